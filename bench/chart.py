@@ -62,7 +62,9 @@ def _at_least(key: str, limit: float, text: str) -> Goal:
     )
 
 
-def _ratio(above: str, below: str, holds: Callable[[float, float], bool], limit: float, text: str) -> Goal:
+def _divide_or_zero(
+    above: str, below: str, holds: Callable[[float, float], bool], limit: float, text: str
+) -> Goal:
     return Goal(
         needs=(above, below),
         text=text,
@@ -74,7 +76,7 @@ def _ratio(above: str, below: str, holds: Callable[[float, float], bool], limit:
 GOALS = (
     _at_least("oci_plain_throughput_per_s", 40, "throughput, OCI without templates"),
     _at_least("oci_throughput_per_s", 110, "throughput, OCI"),
-    _ratio(
+    _divide_or_zero(
         "oci_throughput_per_s", "engine_ceiling_per_s", operator.ge, 20, "throughput, OCI / bare Docker ≥ 20"
     ),
     _at_most("oci_plain_cold_p50_ms", 60, "ms", "cold attempt, OCI without templates, p50"),
@@ -83,13 +85,13 @@ GOALS = (
     _at_most("oci_warm_p99_ms", 25, "ms", "back to back from a full pool, OCI, p99"),
     _at_most("docker_warm_p50_ms", 15, "ms", "warm attempt, Docker, p50"),
     _at_most("static_reject_p50_ms", 4, "ms", "static rejection, p50"),
-    _ratio(
+    _divide_or_zero(
         "science_warm_p50_ms", "script_warm_p50_ms", operator.le, 1.25,
         "warm script in the image science / in python, OCI, p50 ≤ 1.25",
     ),
     _at_most("oci_paths5_p50_ms", 20, "ms", "5 sample paths, warm, OCI, p50"),
     _at_most("oci_paths50_p50_ms", 120, "ms", "50 sample paths, warm, OCI, p50"),
-    _ratio(
+    _divide_or_zero(
         "oci_good_beside_hostile_p95_ms", "oci_good_quiet_p95_ms", operator.le, 2,
         "valid job next to hostile ones / quiet, OCI, p95 ≤ 2",
     ),

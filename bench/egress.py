@@ -23,7 +23,7 @@ from assayd.ids import SystemClock, UlidGenerator
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.egress import EgressLimits
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
@@ -100,7 +100,7 @@ async def measure(port: int) -> list[list[float]]:
         pool=pool,
         images=ImageCache(engine, Path(assayd.guest.__file__).parent),
         clock=clock,
-        seccomp=shared_path("seccomp", "container.json").read_text(),
+        seccomp=get_shared_data_path("seccomp", "container.json").read_text(),
         egress=relay,
     )
     text = {"source": GUEST, "filename": "bench.py", "function": "measure", "builtins": "full"}

@@ -14,12 +14,12 @@ import assayd.guest
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
 from assayd.ids import UlidGenerator
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import ContainerSpec
 from assayd.sandbox.container import ContainerOrigin, build_container_spec
 from assayd.sandbox.pool.decide import PoolKey
 from assayd.sandbox.sandbox import ImageCache
-from assayd.sandbox.session.channel import RunnerChannel, StreamEnded, wait_until_ready
+from assayd.sandbox.session.channel import RunnerChannel, StreamEndedError, wait_until_ready
 
 MIB = 2**20
 PRELOAD = ("json", "re", "pathlib")
@@ -69,7 +69,7 @@ class Ceiling:
                 await wait_until_ready(channel, PRELOAD)
                 await channel.close()
                 count += 1
-            except (EngineError, StreamEnded) as problem:
+            except (EngineError, StreamEndedError) as problem:
                 # The daemon tries another one; so it costs time here as well, and counts for nothing.
                 print(f"a container of the bare engine was lost: {problem!r}", file=sys.stderr)
             finally:
@@ -92,7 +92,7 @@ async def ceiling(concurrencies: tuple[int, ...], seconds: float) -> dict[int, f
             work_files=4096,
             open_files=256,
             network="blocked",
-            seccomp=shared_path("seccomp", "container.json").read_text(encoding="utf-8"),
+            seccomp=get_shared_data_path("seccomp", "container.json").read_text(encoding="utf-8"),
             preload=PRELOAD,
         )
         bare = Ceiling(engine, key)

@@ -16,17 +16,17 @@ from statistics import median
 from assayd.analysis.worker import build_briefing, run_stages
 from assayd.kinds import registry
 from assayd.model.report import StageStatus
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_chains.model import Strategy
 from assayd_chains.prompts import Prompt, build_fix_prompt, build_generation_prompt
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 from bench.generate import intents
 from bench.repair import cases
 
-POLICIES = load_policies([shared_path("policies")])
-reader.install_reader(read_shell)
+POLICIES = load_policies([get_shared_data_path("policies")])
+reader.install_reader(parse_shell)
 Sized = tuple[str, str, int]
 
 

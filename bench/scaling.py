@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from assayd.analysis.worker import run_stages
 from assayd.kinds import registry
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, load_policies
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 
 SMALL = 64 * 2**10
 MIB = 2**20
@@ -187,8 +187,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("suites", nargs="*", choices=[[], *SUITES], metavar="KIND", help="default: all")
     parser.add_argument("--cap", type=int, default=MIB, metavar="BYTES", help="the longest text")
     given = parser.parse_args(arguments)
-    reader.install_reader(read_shell)
-    policies = load_policies([shared_path("policies")])
+    reader.install_reader(parse_shell)
+    policies = load_policies([get_shared_data_path("policies")])
     print(f"{'suite':10} {'shape':26} {'64 KiB':>8} {'cap':>8} {'x/byte':>7}")
     for suite in given.suites or list(SUITES):
         kind, payload, shapes = SUITES[suite]

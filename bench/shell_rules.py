@@ -28,16 +28,16 @@ from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_pipeline import shell
 from assayd_pipeline.shell.parse import reader, source
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 from bench.real.shell import read_lines
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests/unit/pipeline/shell"
-_POLICY = load_policies([shared_path("policies")]).get("pipeline")
+_POLICY = load_policies([get_shared_data_path("policies")]).get("pipeline")
 # What a function returns that finds nothing, by the beginning of its annotation.
 _NEUTRAL = {
     "None": "None",
@@ -122,7 +122,7 @@ def main() -> int:
     arguments.add_argument("--functions", action="store_true")
     arguments.add_argument("--json", type=Path)
     given = arguments.parse_args()
-    reader.install_reader(cache(read_shell))
+    reader.install_reader(cache(parse_shell))
     scripts = list(cases(given.real))
     before = [judge(case.text) for case in scripts]
     refused = Counter(

@@ -28,7 +28,8 @@ def _rules() -> Iterator[str]:
     yield from ("# Rules", "", "All rules by kind. `GET /v1/kinds/KIND` returns the same.")
     for kind in sorted(registry.list_own_kinds()):
         rows = (
-            (f"`{rule.id}`", rule.severity, rule.title, rule.help) for rule in registry.load_own(kind).rules
+            (f"`{rule.id}`", rule.severity, rule.title, rule.help)
+            for rule in registry.load_own_validator(kind).rules
         )
         yield from ("", f"## {kind}", "", *_table(("rule", "severity", "title", "example or advice"), rows))
 

@@ -26,11 +26,11 @@ from typing import Any
 
 from assayd.analysis.worker import run_stages
 from assayd.kinds import registry
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, load_policies
 from assayd_client import PlainClient
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 from bench.real import candidates, natively
 from bench.real.candidates import Candidate, Repository
 from bench.real.python import wrapped_adapter
@@ -204,7 +204,7 @@ def attempt(item: Item, profile: str, *, path: Path) -> Judged:
 
 @cache
 def _policies() -> PolicySet:
-    return load_policies([shared_path("policies")])
+    return load_policies([get_shared_data_path("policies")])
 
 
 def judge(item: Item, profile: str) -> Judged:
@@ -261,7 +261,7 @@ def main() -> None:
             for item in map(json.loads, Path(file).read_text().splitlines()):
                 print(item["half"], item["license"], item["type"], item["source"], item["digest"][:16])
         case ["rules", file]:
-            reader.install_reader(read_shell)
+            reader.install_reader(parse_shell)
             judge_halves(list(map(json.loads, Path(file).read_text().splitlines())), judge)
         case ["try", file, path]:
             items = list(map(json.loads, Path(file).read_text().splitlines()))

@@ -19,7 +19,7 @@ from typing import Any
 from assayd.analysis.worker import run_stages
 from assayd.kinds import registry as validators
 from assayd.model.finding import Finding
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
 _PATHS = ["/data/ACME/2024/Q1/report.csv"]
@@ -53,7 +53,7 @@ _TEST = "import adapter\n\n\ndef test_it():\n    assert adapter.GivenAdapter().f
 def refused(kind: str, payload: Mapping[str, object]) -> list[Finding]:
     """Return the errors of the static stages."""
     validator = validators.find_validator(kind)
-    policy = load_policies([shared_path("policies")]).get(validator.default_policy)
+    policy = load_policies([get_shared_data_path("policies")]).get(validator.default_policy)
     reports = run_stages(validator, validator.payload.model_validate(payload), policy)
     return [finding for report in reports for finding in report.findings if finding.is_error]
 

@@ -23,11 +23,11 @@ from typing import Any
 
 from assayd.model.finding import Severity
 from assayd.model.policy import ExecutionPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.validator import validator
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 
 _WAIT_S = 120
 
@@ -105,8 +105,8 @@ def main() -> int:
     given = arguments.parse_args()
     blobs = json.loads(lzma.decompress(given.blobs.read_bytes())) if given.blobs else {}
     items = list(read_lines(given.file, blobs))
-    reader.install_reader(read_shell)
-    policy = load_policies([shared_path("policies")]).get(given.policy)
+    reader.install_reader(parse_shell)
+    policy = load_policies([get_shared_data_path("policies")]).get(given.policy)
     with ThreadPoolExecutor(2 if given.socket else 1) as pool:
         verdicts = list(
             pool.map(

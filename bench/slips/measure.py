@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.model.finding import Edit
-from assayd_chains.providers.rules import apply_edits, remove_overlapping
+from assayd_chains.providers.rules import apply_edits, remove_overlapping_edits
 from assayd_client import Document, PlainClient
 from assayd_client.errors import Refused
 from bench.daemon import daemon
@@ -77,7 +77,7 @@ def look(client: PlainClient, entry: Entry) -> Looked:
 
 def _works(client: PlainClient, entry: Entry, edits: Sequence[Edit], before: Sequence[Document]) -> bool:
     """Return whether the edits make the submission pass, without the findings that they are for."""
-    changed = apply_edits(entry.text, remove_overlapping(edits))
+    changed = apply_edits(entry.text, remove_overlapping_edits(edits))
     if changed == entry.text:
         return False
     again = submit(client, entry.kind, entry.put(changed))

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import assayd
 from assayd.model.finding import Edit
-from assayd_chains.providers.rules import apply_edits, remove_overlapping
+from assayd_chains.providers.rules import apply_edits, remove_overlapping_edits
 from assayd_client import Document, PlainClient
 from bench import RESULTS
 from bench.daemon import daemon
@@ -113,7 +113,7 @@ class Bench:
         edits = [hint["edit"] for hint in attempt["report"]["fix_hints"] if hint["edit"]]
         failed = attempt["verdict"] == "failed"
         changed = (
-            apply_edits(slip.text, remove_overlapping([Edit(**edit) for edit in edits]))
+            apply_edits(slip.text, remove_overlapping_edits([Edit(**edit) for edit in edits]))
             if edits
             else slip.text
         )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from assayd import __version__
-from assayd.program import run_for_exit_code, without_gc_while_importing
+from assayd.program import disable_gc_during_imports, run_for_exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,10 +46,10 @@ def _run(chosen: argparse.Namespace) -> int:
 
         print(build_environment_sbom().decode(), end="")
         return 0
-    from assayd.settings import list_effective_settings, load_settings, render_sample
+    from assayd.settings import list_effective_settings, load_settings, render_sample_settings
 
     if chosen.sample_config:
-        print(render_sample(), end="")
+        print(render_sample_settings(), end="")
         return 0
     settings = load_settings()
     if chosen.print_config:
@@ -72,7 +72,7 @@ def _run(chosen: argparse.Namespace) -> int:
         check_settings(settings)
         print("settings and policies are valid")
         return 0
-    with without_gc_while_importing():
+    with disable_gc_during_imports():
         from assayd.daemon import run
 
     return run(settings)

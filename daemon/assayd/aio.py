@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BACK_OFF_S = 0.5
-MOST_BACK_OFF_S = 30.0
+INITIAL_BACKOFF_S = 0.5
+MAX_BACKOFF_S = 30.0
 
 
 MOST = 3.0
@@ -50,7 +50,7 @@ class Deadline:
     def cancel(self) -> None:
         """Make the deadline expire immediately."""
         self.cancelled = True
-        self._end_scopes()
+        self._expire_scopes()
 
     @asynccontextmanager
     async def scope(self) -> AsyncIterator[None]:
@@ -83,18 +83,18 @@ class Deadline:
         self._late_s += late_s if late_s > _PUNCTUAL_S else 0.0
         if self._loop.time() >= self._expires_at():
             self._timer = None
-            self._end_scopes()
+            self._expire_scopes()
         else:
             self._set_timer()
 
-    def _end_scopes(self) -> None:
+    def _expire_scopes(self) -> None:
         for scope in self._scopes:
             # An expired timeout is already being raised and can't be rescheduled.
             if not scope.expired():
                 scope.reschedule(self._loop.time())
 
 
-class Signal:
+class BroadcastEvent:
     """A repeatable broadcast event. Call `next` first, then check the state, then wait for the event."""
 
     def __init__(self) -> None:
@@ -124,15 +124,15 @@ async def pause(time_s: float, *, unless: asyncio.Event) -> None:
         return
 
 
-def back_off_s(failures: int) -> float:
+def backoff_delay_s(failures: int) -> float:
     """Return the exponential delay in seconds, with jitter, after `failures` consecutive failures."""
-    jitter_s = random.uniform(0, BACK_OFF_S)  # noqa: S311 - spreads retries, keeps no secret
-    return min(BACK_OFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MOST_BACK_OFF_S)
+    jitter_s = random.uniform(0, INITIAL_BACKOFF_S)  # noqa: S311 - spreads retries, keeps no secret
+    return min(INITIAL_BACKOFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MAX_BACKOFF_S)
 
 
-def tenacity_back_off(state: RetryCallState) -> float:
+def tenacity_backoff_delay(state: RetryCallState) -> float:
     """Return the number of seconds before the next try. This is a `wait` callback for tenacity."""
-    return back_off_s(state.attempt_number)
+    return backoff_delay_s(state.attempt_number)
 
 
 @asynccontextmanager

@@ -37,7 +37,7 @@ FOLDER = "audit"
 """Below the state directory."""
 _NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
 _LONGEST = 4096
-_MOST_ADDED = 2**20
+_MAX_ADDED = 2**20
 _LOCK_PAUSES_S = (0.001, 0.004, 0.02)
 """Pauses between tries: a writer holds the lock for less than a millisecond."""
 
@@ -51,7 +51,7 @@ class AuditLog:
         self._folder = folder
         self._file_bytes = file_bytes
         self._files = files
-        numbers = [_file_number(file) for file in list_log_files(folder)]
+        numbers = [_parse_file_number(file) for file in list_log_files(folder)]
         self._opened = -1
         self._number = 0
         self._written = 0
@@ -69,7 +69,7 @@ class AuditLog:
         entry = {"actor": actor, "action": action, "subject": subject[:_LONGEST], **details}
         try:
             with self._hold_lock():
-                self._catch_up()
+                self._sync_with_other_writers()
                 if self._written >= self._file_bytes:
                     self._rotate()
                 at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -87,23 +87,23 @@ class AuditLog:
     def _hold_lock(self) -> Iterator[None]:
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _lock(folder)
+            _lock_folder(folder)
             yield
         finally:
             os.close(folder)
 
-    def _catch_up(self) -> None:
+    def _sync_with_other_writers(self) -> None:
         """Continue after lines that another process has added, if these continue this process's last line.
 
         If the added lines break the chain, this process's next line breaks it too, so that `verify` detects
         this. Another process may have begun a new file since this process opened its file.
         """
-        newest = max(map(_file_number, list_log_files(self._folder)), default=0)
+        newest = max(map(_parse_file_number, list_log_files(self._folder)), default=0)
         if newest > self._number:
             self._open_file(newest)
             return
         size = os.fstat(self._opened).st_size
-        most = max(0, min(size - self._written, _MOST_ADDED))
+        most = max(0, min(size - self._written, _MAX_ADDED))
         for line in os.pread(self._opened, most, self._written).splitlines():
             if read_previous_digest(line) != self._last:
                 break
@@ -150,7 +150,9 @@ class AuditLog:
             self._last = compute_line_digest(content.splitlines()[-1])
 
 
-def add_line(folder: Path, action: str, *, actor: dict[str, object], subject: str, **details: object) -> bool:
+def append_audit_line(
+    folder: Path, action: str, *, actor: dict[str, object], subject: str, **details: object
+) -> bool:
     """Add a line to a daemon's log from another process; return False if the folder has no log.
 
     Raises: OSError, if the log can't be opened.
@@ -164,7 +166,7 @@ def add_line(folder: Path, action: str, *, actor: dict[str, object], subject: st
         adding.close()
 
 
-def _lock(folder: int) -> None:
+def _lock_folder(folder: int) -> None:
     """Lock the folder against other writers; give up after a short timeout. Raises: BlockingIOError."""
     for pause_s in _LOCK_PAUSES_S:
         with suppress(BlockingIOError):
@@ -176,9 +178,9 @@ def _lock(folder: int) -> None:
 
 def list_log_files(folder: Path) -> list[Path]:
     """Return the files of a log in chronological order."""
-    return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), key=_file_number)
+    return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), key=_parse_file_number)
 
 
-def _file_number(file: Path) -> int:
+def _parse_file_number(file: Path) -> int:
     found = _NAME.fullmatch(file.name)
     return int(found[1]) if found else 0

@@ -97,7 +97,7 @@ class ByteBudget:
         if size <= LARGE_BYTES:
             yield
             return
-        async with self._rested_turn(self._reading, uid):
+        async with self._throttled_turn(self._reading, uid):
             try:
                 yield
             finally:
@@ -115,7 +115,7 @@ class ByteBudget:
             size: the bytes to parse; a user who holds the turn of `reading` for them doesn't rest again.
         """
         rested = size > LARGE_BYTES
-        turn = self._turn(self._parsing, uid) if rested else self._rested_turn(self._parsing, uid)
+        turn = self._turn(self._parsing, uid) if rested else self._throttled_turn(self._parsing, uid)
         async with turn:
             began = perf_counter()
             try:
@@ -133,7 +133,7 @@ class ByteBudget:
         async with self.wait_to_parse(uid, len(text)):
             return await asyncio.to_thread(parse, text)
 
-    async def read_in_turn(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
+    async def parse_in_turn(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
         """Hold the turn of `reading` and return the parsed text."""
         async with self.reading(len(text), uid):
             return await self.parse(text, uid, parse)
@@ -142,11 +142,11 @@ class ByteBudget:
         return turns.hold(uid, "", str(next(self._numbers)))
 
     @asynccontextmanager
-    async def _rested_turn(self, turns: FairSemaphore, uid: int) -> AsyncIterator[None]:
+    async def _throttled_turn(self, turns: FairSemaphore, uid: int) -> AsyncIterator[None]:
         while True:
-            await asyncio.sleep(self.pace.throttled_for_s(uid))
+            await asyncio.sleep(self.pace.get_throttle_delay_s(uid))
             async with self._turn(turns, uid):
-                if self.pace.throttled_for_s(uid):
+                if self.pace.get_throttle_delay_s(uid):
                     continue  # another of its texts was parsed meanwhile: read the budget again
                 yield
                 return

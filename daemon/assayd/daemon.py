@@ -41,7 +41,7 @@ from assayd.errors import ConfigError
 from assayd.log import configure_logging
 from assayd.model.attempt import State
 from assayd.settings import Settings
-from assayd.sockets import is_passed_by_systemd, listen_loopback, listen_unix
+from assayd.sockets import is_socket_activated, listen_loopback, listen_unix
 from assayd.wiring import Assembly, PartOverrides, build_daemon, configure_api
 
 USUALLY_S = 5.0
@@ -154,7 +154,7 @@ def raise_priority(nice: int) -> None:
 
 
 async def _main(settings: Settings, overrides: PartOverrides) -> None:
-    with state_lock(settings.state_dir):
+    with lock_state_dir(settings.state_dir):
         server_socket = listen_unix(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
         try:
             async with AsyncExitStack() as stack:
@@ -169,15 +169,15 @@ async def _main(settings: Settings, overrides: PartOverrides) -> None:
                 if metrics is not None:
                     log.info("metrics.listening", address="{}:{}".format(*metrics.getsockname()))
                     served.append((ApiServer(api.metrics), metrics))
-                await Daemon(parts, notifier, greeting=build_greeting(settings)).serve(*served)
+                await Daemon(parts, notifier, greeting=build_startup_message(settings)).serve(*served)
         finally:
             server_socket.close()
-            if not is_passed_by_systemd():
+            if not is_socket_activated():
                 settings.socket.unlink(missing_ok=True)
     log.info("daemon.stopped")
 
 
-def build_greeting(settings: Settings) -> str:
+def build_startup_message(settings: Settings) -> str:
     """Return a message with the next command for a person at the console; empty for other log formats."""
     if settings.log.format != "console":
         return ""
@@ -187,11 +187,11 @@ def build_greeting(settings: Settings) -> str:
 
 
 @contextmanager
-def state_lock(state_dir: Path) -> Iterator[None]:
+def lock_state_dir(state_dir: Path) -> Iterator[None]:
     """Hold an exclusive lock on the state directory."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _require_private(state_dir)
+        _require_private_dir(state_dir)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         handle = os.open(state_dir / "lock", flags, 0o600)
     except OSError as problem:
@@ -209,7 +209,7 @@ def state_lock(state_dir: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _require_private(state_dir: Path) -> None:
+def _require_private_dir(state_dir: Path) -> None:
     """Check that others can't write to a directory. Raises: ConfigError ``state.unusable``; OSError."""
     facts = state_dir.stat()
     mode = stat.S_IMODE(facts.st_mode)
@@ -320,8 +320,8 @@ class Daemon:
         if self._recovers:
             await self._parts.admission.recover(unfinished)
             await self._parts.batches.recover(unfinished)
-            await self._parts.chains.recover_chains()
-            await self._parts.workflows.recover_chains()
+            await self._parts.chains.recover_unfinished()
+            await self._parts.workflows.recover_unfinished()
         _tune_gc()
         origin = self._parts.origin
         log.info(

@@ -26,7 +26,7 @@ def find_close_names(name: str, known: Iterable[str], most: int = 1) -> list[str
     return get_close_matches(name, known, n=most, cutoff=CUTOFF)
 
 
-def did_you_mean_hint(name: str, known: Iterable[str]) -> str:
+def format_did_you_mean_hint(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean …?)`` if a known name is similar, otherwise an empty string."""
     close = find_close_names(name, known)
     return f" (did you mean {close[0]}?)" if close else ""

@@ -169,15 +169,15 @@ ALONE_S = 1.0
 """A user is alone if no other has asked for anything for so long; it then needs no rest."""
 SHARE = 0.2
 """Of the time, for each user who isn't alone: enough for 70 submissions per second."""
-MOST_REST_S = 1.0
+MAX_REST_S = 1.0
 """The longest rest, however much was used."""
 LOOK_S = 0.1
 """How often a user who rests is looked at again: the others may have gone."""
-MOST_SEEN = 64
+MAX_SEEN = 64
 
 
 class UserThrottle:
-    """A throttle that records, for the last `MOST_SEEN` users, the last request and the end of the wait.
+    """A throttle that records, for the last `MAX_SEEN` users, the last request and the end of the wait.
 
     Args:
         share: the share of the time that a user can use while other users make requests.
@@ -193,7 +193,7 @@ class UserThrottle:
     def note(self, user: Hashable) -> None:
         """Record a user's request, so that other users are throttled."""
         self._seen.pop(user, None)
-        if len(self._seen) >= MOST_SEEN:
+        if len(self._seen) >= MAX_SEEN:
             del self._seen[next(iter(self._seen))]
         self._seen[user] = self._clock()
 
@@ -208,11 +208,11 @@ class UserThrottle:
             return
         now = self._clock()
         rests_until = max(self._rests_until.pop(user, 0), now) + seconds * self._rest_per_s
-        if len(self._rests_until) >= MOST_SEEN:
+        if len(self._rests_until) >= MAX_SEEN:
             del self._rests_until[next(iter(self._rests_until))]
-        self._rests_until[user] = min(rests_until, now + MOST_REST_S)
+        self._rests_until[user] = min(rests_until, now + MAX_REST_S)
 
-    def throttled_for_s(self, user: Hashable) -> float:
+    def get_throttle_delay_s(self, user: Hashable) -> float:
         """Return the seconds until a throttled user is checked again, or 0 if the user needn't wait."""
         left_s = self._rests_until.get(user, 0) - self._clock()
         return 0 if left_s <= 0 or self.is_only_user(user) else min(left_s, LOOK_S)

@@ -35,9 +35,9 @@ def decode_guest_json(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonV
 
 
 MAX_LINE = 10**7
-MOST_AGAIN = 50
+MAX_AGAIN = 50
 _NAME_CHARS = 200
-_MOST_VALUES = 5
+_MAX_VALUES = 5
 _VALUE_CHARS = 200
 _MEANT_CHARS = 60
 
@@ -175,7 +175,7 @@ def _parse_returned(fields: Mapping[str, JsonValue]) -> ReturnedValue | BoundNam
 
 def _parse_further_results(fields: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:
     again = fields.get("again", [])
-    if not isinstance(again, list) or len(again) > MOST_AGAIN:
+    if not isinstance(again, list) or len(again) > MAX_AGAIN:
         raise GuestJsonError("again is not a short list")
     return tuple(again)
 
@@ -228,7 +228,7 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> RaisedException:
 
 def _parse_variable_values(given: JsonValue) -> Iterator[tuple[str, str]]:
     """Yield variable names with their values; skip invalid entries, and truncate long values."""
-    for name, text in list(given.items())[:_MOST_VALUES] if isinstance(given, dict) else ():
+    for name, text in list(given.items())[:_MAX_VALUES] if isinstance(given, dict) else ():
         if isinstance(text, str) and name.isidentifier() and len(name) <= _MEANT_CHARS:
             yield name, shorten_text(text, _VALUE_CHARS)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assayd.errors import ConfigError
 
-MOST_BYTES = 4096
+MAX_BYTES = 4096
 _PR_SET_DUMPABLE = 4
 NONE = "none"
 """Sent if no key is needed: the libraries insist on some text."""
@@ -95,14 +95,14 @@ def _read_key_file(owner: str, path: Path) -> str:
                 "user: chown it, chmod 0600"
             )
             raise _key_error(owner, message)
-        return os.read(descriptor, MOST_BYTES + 1).decode("utf-8", "replace").strip()
+        return os.read(descriptor, MAX_BYTES + 1).decode("utf-8", "replace").strip()
     finally:
         os.close(descriptor)
 
 
 def _check_key(text: str, owner: str, where: object) -> str:
     """Check that a key is valid in an HTTP header, because libraries include invalid keys in errors."""
-    if not text or len(text) > MOST_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
+    if not text or len(text) > MAX_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
         raise _key_error(owner, f"{where} must hold a key: one word of printable ASCII")
     return text
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from assayd.errors import ConfigError
-from assayd.findings.briefing import describe_allowances, describe_answer_form, reduce_to_usual_imports
+from assayd.findings.briefing import describe_answer_form, describe_permissions, reduce_to_usual_imports
 from assayd.findings.retry_context import (
     build_repair_context,
     build_retry_context,
@@ -262,7 +262,7 @@ class Kind(ABC, Generic[P, Q]):
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a model: the kind's reminders, and the permissions of the policy."""
-        return (*self.reminders, *describe_allowances(policy, offer=self.offer))
+        return (*self.reminders, *describe_permissions(policy, offer=self.offer))
 
     def code_of(self, answer: str) -> str:
         """Return the code of a model's answer, without surrounding prose and code fences."""

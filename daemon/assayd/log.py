@@ -88,13 +88,13 @@ class _LossyStream:
             self._stream.flush()
 
 
-def current_request_id() -> str | None:
+def get_current_request_id() -> str | None:
     """Return the id of the current request, or None if no request is being processed."""
     bound = structlog.contextvars.get_contextvars().get(REQUEST_ID)
     return bound if isinstance(bound, str) else None
 
 
-def trace_log_fields(context: TraceContext | None) -> dict[str, str]:
+def build_trace_log_fields(context: TraceContext | None) -> dict[str, str]:
     """Return the log fields that identify the current span; empty if tracing is off."""
     return {} if context is None else {"trace_id": context.trace_id, "span_id": context.span_id}
 

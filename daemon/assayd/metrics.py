@@ -28,10 +28,10 @@ _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 
 
 _Metric = TypeVar("_Metric", Counter, Histogram)
-_MOST_LABELLED = 4096
+_MAX_LABELLED = 4096
 
 
-@lru_cache(_MOST_LABELLED)
+@lru_cache(_MAX_LABELLED)
 def get_labelled_series(metric: _Metric, *labels: str) -> _Metric:
     """Return a metric's time series for these labels from a cache, because look-ups are slow."""
     return metric.labels(*labels)

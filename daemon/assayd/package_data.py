@@ -13,7 +13,7 @@ _PACKAGE = Path(__file__).resolve().parent
 _IN_CHECKOUT = {"images": "images", "policies": "policies", "seccomp": "deploy/seccomp"}
 
 
-def shared_path(name: str, *parts: str) -> Path:
+def get_shared_data_path(name: str, *parts: str) -> Path:
     """Return the path of a shared file or folder.
 
     Args:

@@ -25,8 +25,8 @@ def listen_unix(path: Path, *, mode: int, group: str | None) -> socket.socket:
     Raises: ConfigError ``socket.taken`` if another daemon answers on the socket, ``socket.unusable`` for
     other failures.
     """
-    if is_passed_by_systemd():
-        return _take_passed_socket()
+    if is_socket_activated():
+        return _adopt_systemd_socket()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         _remove_stale_socket(path)
@@ -52,12 +52,12 @@ def listen_loopback(address: tuple[str, int]) -> socket.socket:
     return server
 
 
-def is_passed_by_systemd() -> bool:
+def is_socket_activated() -> bool:
     """Return whether systemd passed the socket (sd_listen_fds(3)); such a socket outlives this process."""
     return os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1"
 
 
-def _take_passed_socket() -> socket.socket:
+def _adopt_systemd_socket() -> socket.socket:
     passed = socket.socket(fileno=FIRST_PASSED_FD)
     passed.setblocking(False)
     os.set_inheritable(FIRST_PASSED_FD, False)

@@ -211,7 +211,9 @@ def _iter_validation_problems(
         key = entry["loc"]
         if entry["type"] == "extra_forbidden":
             known = _list_fields(model, key[:-1])
-            yield file.problem(key, f"unknown key{did_you_mean.did_you_mean_hint(str(key[-1]), known)}")
+            yield file.problem(
+                key, f"unknown key{did_you_mean.format_did_you_mean_hint(str(key[-1]), known)}"
+            )
         else:
             yield file.problem(key, rephrase_message(entry["msg"]))
 

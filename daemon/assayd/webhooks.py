@@ -79,7 +79,7 @@ def find_receiver(url: WebhookUrl, receivers: Sequence[Receiver]) -> Receiver | 
 
 
 PREFIX = "whsec_"
-LEAST_BYTES, MOST_BYTES = 24, 64
+MIN_BYTES, MAX_BYTES = 24, 64
 
 
 def read_secret(text: str) -> bytes:
@@ -93,9 +93,9 @@ def read_secret(text: str) -> bytes:
         raise ValueError(
             "it must be whsec_ and base64; create one: echo whsec_$(head -c 32 /dev/urandom | base64)"
         ) from None
-    if not LEAST_BYTES <= len(key) <= MOST_BYTES:
+    if not MIN_BYTES <= len(key) <= MAX_BYTES:
         raise ValueError(
-            f"it has {len(key)} bytes, but needs {LEAST_BYTES} to {MOST_BYTES}; "
+            f"it has {len(key)} bytes, but needs {MIN_BYTES} to {MAX_BYTES}; "
             "create one: echo whsec_$(head -c 32 /dev/urandom | base64)"
         )
     return key
@@ -111,7 +111,7 @@ def build_signed_headers(key: bytes, message_id: str, body: bytes, at: datetime)
 
 MOST_HEAD_BYTES = 16 * 2**10
 """Of an answer, informational ones before it included."""
-MOST_ADDRESSES = 4
+MAX_ADDRESSES = 4
 _READ_BYTES = 4096
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -179,7 +179,7 @@ class WebhookClient:
     async def _post_message(self, post: OutgoingMessage, *, until: float) -> int:
         addresses = await self.addresses(post.receiver, post.uid)
         tls = await self._get_tls_context() if post.url.scheme == "https" else None
-        connected = _open_connection(addresses[:MOST_ADDRESSES], post.url, tls, until=until)
+        connected = _open_connection(addresses[:MAX_ADDRESSES], post.url, tls, until=until)
         async with connected as (reader, writer):
             return await _exchange(post, reader, writer)
 
@@ -345,13 +345,13 @@ class WebhookSender:
             while True:
                 self._added.clear()
                 try:
-                    pause_s = await self._start_due(tasks)
+                    pause_s = await self._start_due_deliveries(tasks)
                 except StoreError as trouble:
                     log.error("webhooks.not_looked_through", code=trouble.code)
                     pause_s = STORE_RETRY_S
                 await pause(pause_s, unless=self._added)
 
-    async def _start_due(self, tasks: asyncio.TaskGroup) -> float:
+    async def _start_due_deliveries(self, tasks: asyncio.TaskGroup) -> float:
         """Start the deliveries of all due messages, and return the time until the next message is due."""
         if not self.leads():
             return STORE_RETRY_S
@@ -388,7 +388,7 @@ class WebhookSender:
             await self._handle_failure(message, NotDeliveredError("internal"))
         else:
             await self._store.remove(message.id)
-            self._count_try(message, "delivered")
+            self._record_delivery_try(message, "delivered")
 
     async def _deliver(self, message: WebhookMessage) -> None:
         url = parse_webhook_url(message.url)
@@ -410,12 +410,12 @@ class WebhookSender:
         if failure.final or until - message.created_at > self._limits.retry_for:
             await self._store.remove(message.id)
             self._given_up += 1
-            self._count_try(message, "given_up", reason=failure.reason)
+            self._record_delivery_try(message, "given_up", reason=failure.reason)
         else:
             await self._store.postpone(message.id, tries=tries, until=until)
-            self._count_try(message, "failed", reason=failure.reason)
+            self._record_delivery_try(message, "failed", reason=failure.reason)
 
-    def _count_try(self, message: WebhookMessage, outcome: str, **more: str) -> None:
+    def _record_delivery_try(self, message: WebhookMessage, outcome: str, **more: str) -> None:
         """Count and log a delivery.
 
         The URL's path and query are omitted, because they may contain a secret.

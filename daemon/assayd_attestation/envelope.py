@@ -20,9 +20,9 @@ from assayd_attestation.keys import PublicKey
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-MOST_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 _MOST_SIGNATURES = 16
-_LIMITS = JsonLimits(bytes=MOST_BYTES, depth=16, containers=1_000_000, values=4_000_000, number_chars=40)
+_LIMITS = JsonLimits(bytes=MAX_BYTES, depth=16, containers=1_000_000, values=4_000_000, number_chars=40)
 
 
 class EnvelopeError(ValueError):
@@ -30,14 +30,14 @@ class EnvelopeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedEnvelope:
+class VerifiedEnvelope:
     """The statement in a verified envelope, with the id of the signing key."""
 
     statement: Mapping[str, object]
     key_id: str
 
 
-def encode_for_signing(payload: bytes) -> bytes:
+def encode_pre_authentication(payload: bytes) -> bytes:
     """Return the bytes that a signature of an envelope covers."""
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
@@ -50,22 +50,22 @@ def create_envelope(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
     return json.dumps({"payload": body, "payloadType": PAYLOAD_TYPE, "signatures": signatures}).encode()
 
 
-def open_envelope(text: bytes, keys: Sequence[PublicKey]) -> OpenedEnvelope:
+def verify_envelope(text: bytes, keys: Sequence[PublicKey]) -> VerifiedEnvelope:
     """Return the statement of an envelope that one of the keys has signed.
 
     The statement is parsed only after its signature has been verified.
 
     Raises: EnvelopeError.
     """
-    envelope = _parse_object(text, "the attestation")
+    envelope = _parse_json_object(text, "the attestation")
     if envelope.get("payloadType") != PAYLOAD_TYPE:
         raise EnvelopeError(f"the attestation's payloadType isn't {PAYLOAD_TYPE}")
     payload = _decode_base64(envelope.get("payload"), "payload")
-    key = _find_signer(envelope.get("signatures"), encode_for_signing(payload), keys)
-    statement = _parse_object(payload, "the signed statement")
+    key = _find_signer(envelope.get("signatures"), encode_pre_authentication(payload), keys)
+    statement = _parse_json_object(payload, "the signed statement")
     if statement.get("_type") != STATEMENT_TYPE:
         raise EnvelopeError(f"the signed statement's _type isn't {STATEMENT_TYPE}")
-    return OpenedEnvelope(statement=statement, key_id=key.id)
+    return VerifiedEnvelope(statement=statement, key_id=key.id)
 
 
 def _find_signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -> PublicKey:
@@ -81,7 +81,7 @@ def _find_signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -
     raise EnvelopeError(f"the signature is not by this key ({shown})")
 
 
-def _parse_object(text: bytes, what: str) -> Mapping[str, object]:
+def _parse_json_object(text: bytes, what: str) -> Mapping[str, object]:
     try:
         value = parse_strictly(text, _LIMITS)
     except JsonError as error:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 _PEM_BLOCK = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----.+?-----END [A-Z0-9 ]+-----\n?", re.DOTALL)
-_MOST_BYTES = 2**20
+_MAX_BYTES = 2**20
 
 
 class KeyFileError(ValueError):
@@ -49,7 +49,7 @@ def public_key_path(private: Path) -> Path:
     return private.with_name(f"{private.name}.pub")
 
 
-def create_key(file: Path) -> PublicKey:
+def create_key_pair(file: Path) -> PublicKey:
     """Create a private key and its public key in new files. Raises: KeyFileError, if a file exists."""
     for each in (file, public_key_path(file)):
         if each.exists():
@@ -61,9 +61,9 @@ def create_key(file: Path) -> PublicKey:
     return public
 
 
-def rotate_key(file: Path) -> PublicKey:
+def rotate_key_pair(file: Path) -> PublicKey:
     """Replace a private key, and add the new public key before the older ones. Raises: KeyFileError."""
-    old = PublicKey(read_private(file).public_key())
+    old = PublicKey(read_private_key(file).public_key())
     known = (
         [each.pem for each in read_public(public_key_path(file))] if public_key_path(file).exists() else []
     )
@@ -75,7 +75,7 @@ def rotate_key(file: Path) -> PublicKey:
     return public
 
 
-def read_private(file: Path) -> Ed25519PrivateKey:
+def read_private_key(file: Path) -> Ed25519PrivateKey:
     """Read a private key from a file that only its owner can read. Raises: KeyFileError."""
     mode, text = _read_file_with_mode(file)
     if mode & 0o077:
@@ -121,7 +121,7 @@ def _read_file_with_mode(file: Path) -> tuple[int, bytes]:
             about = os.fstat(opened.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise KeyFileError(f"{file} is not a regular file")
-            return stat.S_IMODE(about.st_mode), opened.read(_MOST_BYTES)
+            return stat.S_IMODE(about.st_mode), opened.read(_MAX_BYTES)
     except OSError as error:
         raise KeyFileError(f"can't read the key file {file}: {error.strerror}") from error
 

@@ -37,27 +37,27 @@ from assayd_attestation.envelope import (
     STATEMENT_TYPE,
     VERDICT_TYPE,
     create_envelope,
-    encode_for_signing,
+    encode_pre_authentication,
 )
 
 _COOKIE = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signatory:
+class SignerIdentity:
     """The daemon that signs, with its id and the name that the operator assigned to it."""
 
     daemon_id: str
     name: str | None
 
 
-def build_attempt_statement(concluded: ConcludedAttempt, signatory: Signatory) -> bytes:
+def build_attempt_statement(concluded: ConcludedAttempt, signatory: SignerIdentity) -> bytes:
     """Return the statement about an attempt, as JSON."""
     attempt = concluded.attempt
     sources = [
         (name, _hash_text(text.encode("utf-8", "replace")))
         for name, text in concluded.sources
-        if _is_utf8(text)
+        if _is_decoded_as_utf8(text)
     ]
     subjects = [("submission", attempt.input_digest), *sources]
     predicate: dict[str, object] = {
@@ -87,7 +87,7 @@ def build_attempt_statement(concluded: ConcludedAttempt, signatory: Signatory) -
 
 
 def build_batch_statement(
-    batch: Batch, items: Sequence[tuple[BatchItem, Attempt | None]], signatory: Signatory, now: datetime
+    batch: Batch, items: Sequence[tuple[BatchItem, Attempt | None]], signatory: SignerIdentity, now: datetime
 ) -> bytes:
     """Return the statement about a batch as JSON.
 
@@ -123,7 +123,7 @@ def _encode_statement(
     return json.dumps(statement, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def _is_utf8(text: str) -> bool:
+def _is_decoded_as_utf8(text: str) -> bool:
     """Return whether Python decodes a file with this text as UTF-8, as the check did.
 
     Python decodes a file in the encoding that one of the file's first two lines declares (PEP 263).
@@ -145,7 +145,7 @@ def _build_sandbox_entry(concluded: ConcludedAttempt) -> dict[str, object] | Non
     }
 
 
-def _build_daemon_entry(signatory: Signatory) -> dict[str, object]:
+def _build_daemon_entry(signatory: SignerIdentity) -> dict[str, object]:
     return {"id": signatory.daemon_id, "name": signatory.name, "version": __version__}
 
 
@@ -235,7 +235,7 @@ class SigningAttester:
     """An attester that signs statements. Implements `ports.attesting.Attester`."""
 
     signer: Signer
-    signatory: Signatory
+    signatory: SignerIdentity
     clock: Clock
 
     async def attest(self, concluded: ConcludedAttempt) -> bytes:
@@ -254,7 +254,7 @@ class SigningAttester:
         )
 
     async def _sign_envelope(self, payload: bytes) -> bytes:
-        signature = await self.signer.sign(encode_for_signing(payload))
+        signature = await self.signer.sign(encode_pre_authentication(payload))
         return create_envelope(payload, key_id=self.signer.key_id, signature=signature)
 
 

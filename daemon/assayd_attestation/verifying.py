@@ -17,11 +17,11 @@ from typing import IO, Any
 from assayd.ports.artifacts import ATTESTATION
 from assayd_attestation.envelope import (
     BATCH_TYPE,
-    MOST_BYTES,
+    MAX_BYTES,
     VERDICT_TYPE,
     EnvelopeError,
-    OpenedEnvelope,
-    open_envelope,
+    VerifiedEnvelope,
+    verify_envelope,
 )
 from assayd_attestation.keys import PublicKey
 
@@ -89,7 +89,7 @@ def verify(
         opened, subject = _verify_bundle(path, keys)
     else:
         opened, subject = _verify_file(path, attestation or _attestation_path(path), keys)
-    return _require_validated(opened, subject, wanted, now)
+    return _require_valid_verdict(opened, subject, wanted, now)
 
 
 def verify_submission(
@@ -101,8 +101,8 @@ def verify_submission(
     now: datetime | None = None,
 ) -> VerifiedAttestation:
     """Verify the attestation of the submission with this digest. Raises: MismatchError."""
-    opened = _open_attestation(envelope, keys)
-    _expect_type(opened, VERDICT_TYPE)
+    opened = _verify_attestation_envelope(envelope, keys)
+    _require_predicate_type(opened, VERDICT_TYPE)
     subjects = [_mapping_or_empty(each) for each in _list_or_empty(opened.statement.get("subject"))]
     digests = [
         _mapping_or_empty(each.get("digest")).get("sha256")
@@ -111,11 +111,11 @@ def verify_submission(
     ]
     if input_digest not in digests:
         raise MismatchError("it is for another submission")
-    return _require_validated(opened, SUBMISSION, wanted, now)
+    return _require_valid_verdict(opened, SUBMISSION, wanted, now)
 
 
-def _require_validated(
-    opened: OpenedEnvelope, subject: str, wanted: Wanted, now: datetime | None
+def _require_valid_verdict(
+    opened: VerifiedEnvelope, subject: str, wanted: Wanted, now: datetime | None
 ) -> VerifiedAttestation:
     predicate = _get_predicate(opened)
     if predicate.get("verdict") != "validated":
@@ -138,8 +138,8 @@ def verify_batch(
 
     Raises: the same errors as `verify`.
     """
-    opened = _open_attestation(_read_attestation(path), keys)
-    _expect_type(opened, BATCH_TYPE)
+    opened = _verify_attestation_envelope(_read_attestation(path), keys)
+    _require_predicate_type(opened, BATCH_TYPE)
     predicate = _get_predicate(opened)
     items = [_mapping_or_empty(item) for item in _list_or_empty(predicate.get("items"))]
     if not items:
@@ -181,11 +181,11 @@ def _attestation_path(path: Path) -> Path:
     return path.with_name(path.name + NEXT_TO_FILE)
 
 
-def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[OpenedEnvelope, str]:
+def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[VerifiedEnvelope, str]:
     if not (folder / ATTESTATION).is_file():
         raise UnsignedError(f"{folder} has no {ATTESTATION}: its daemon signs nothing")
-    attested = _open_attestation(_read_attestation(folder / ATTESTATION), keys)
-    _expect_type(attested, VERDICT_TYPE)
+    attested = _verify_attestation_envelope(_read_attestation(folder / ATTESTATION), keys)
+    _require_predicate_type(attested, VERDICT_TYPE)
     signed = _mapping_or_empty(_get_predicate(attested).get("files"))
     found = dict(_iter_file_digests(folder))
     for name in sorted(signed.keys() | found.keys()):
@@ -198,23 +198,23 @@ def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[OpenedEnvel
     return attested, str(_mapping_or_empty(_get_predicate(attested).get("attempt")).get("id"))
 
 
-def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tuple[OpenedEnvelope, str]:
+def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tuple[VerifiedEnvelope, str]:
     if not attestation.exists():
         raise UnsignedError(f"{attestation} doesn't exist; name another with --attestation")
-    attested = _open_attestation(_read_attestation(attestation), keys)
-    _expect_type(attested, VERDICT_TYPE)
+    attested = _verify_attestation_envelope(_read_attestation(attestation), keys)
+    _require_predicate_type(attested, VERDICT_TYPE)
     with path.open("rb") as opened:
         digest = _hash_file(opened)
     for each in _list_or_empty(attested.statement.get("subject")):
         subject = _mapping_or_empty(each)
-        if _mapping_or_empty(subject.get("digest")).get("sha256") == digest and _has_subject_name(
+        if _mapping_or_empty(subject.get("digest")).get("sha256") == digest and _matches_subject_name(
             path, subject.get("name")
         ):
             return attested, path.name
     raise MismatchError(f"the attestation is for code other than {path.name}")
 
 
-def _has_subject_name(path: Path, subject: object) -> bool:
+def _matches_subject_name(path: Path, subject: object) -> bool:
     """Return whether a subject's name permits a file.
 
     Only a file of a module must have its recorded name.
@@ -230,14 +230,14 @@ def _hash_file(opened: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _open_attestation(envelope: bytes, keys: Sequence[PublicKey]) -> OpenedEnvelope:
+def _verify_attestation_envelope(envelope: bytes, keys: Sequence[PublicKey]) -> VerifiedEnvelope:
     try:
-        return open_envelope(envelope, keys)
+        return verify_envelope(envelope, keys)
     except EnvelopeError as error:
         raise MismatchError(str(error)) from error
 
 
-def _expect_type(opened: OpenedEnvelope, kind: str) -> None:
+def _require_predicate_type(opened: VerifiedEnvelope, kind: str) -> None:
     found = opened.statement.get("predicateType")
     if found != kind:
         raise MismatchError(f"the attestation is of another type: {str(found)[:100]}, not {kind}")
@@ -269,7 +269,7 @@ def _parse_time(text: object) -> datetime:
         raise MismatchError("the attestation doesn't say when it was made") from error
 
 
-def _get_predicate(opened: OpenedEnvelope) -> Mapping[str, Any]:
+def _get_predicate(opened: VerifiedEnvelope) -> Mapping[str, Any]:
     return _mapping_or_empty(opened.statement.get("predicate"))
 
 
@@ -287,7 +287,7 @@ def _shorten_repr(value: object) -> str:
 
 def _read_attestation(file: Path) -> bytes:
     with file.open("rb") as opened:
-        return opened.read(MOST_BYTES + 1)
+        return opened.read(MAX_BYTES + 1)
 
 
 def _iter_file_digests(bundle: Path) -> Iterator[tuple[str, str]]:
@@ -295,7 +295,7 @@ def _iter_file_digests(bundle: Path) -> Iterator[tuple[str, str]]:
 
     Raises an error for anything except regular files and folders.
     """
-    for folder, folders, files in os.walk(bundle, onerror=_raise_walk_error):
+    for folder, folders, files in os.walk(bundle, onerror=_raise_os_error):
         for name in (*folders, *files):
             path = Path(folder, name)
             shown = path.relative_to(bundle).as_posix()
@@ -306,5 +306,5 @@ def _iter_file_digests(bundle: Path) -> Iterator[tuple[str, str]]:
                     yield shown, _hash_file(opened)
 
 
-def _raise_walk_error(problem: OSError) -> None:
+def _raise_os_error(problem: OSError) -> None:
     raise problem

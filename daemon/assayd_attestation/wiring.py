@@ -6,7 +6,7 @@ from assayd.errors import ConfigError
 from assayd.ports.clock import Clock
 from assayd.settings.model import AttestationSettings
 from assayd_attestation import keys
-from assayd_attestation.statement import CommandSigner, FileSigner, Signatory, Signer, SigningAttester
+from assayd_attestation.statement import CommandSigner, FileSigner, Signer, SignerIdentity, SigningAttester
 
 
 def build_attester(settings: AttestationSettings, *, daemon_id: str, clock: Clock) -> SigningAttester:
@@ -15,7 +15,7 @@ def build_attester(settings: AttestationSettings, *, daemon_id: str, clock: Cloc
         signer = _build_signer(settings)
     except keys.KeyFileError as error:
         raise ConfigError("attestation.key", str(error), field="attestation") from error
-    signatory = Signatory(daemon_id=daemon_id, name=settings.name)
+    signatory = SignerIdentity(daemon_id=daemon_id, name=settings.name)
     return SigningAttester(signer=signer, signatory=signatory, clock=clock)
 
 
@@ -23,7 +23,7 @@ def _build_signer(settings: AttestationSettings) -> Signer:
     if settings.key is not None and settings.command:
         raise keys.KeyFileError("both attestation.key and attestation.command are set; remove one")
     if settings.key is not None:
-        return FileSigner(keys.read_private(settings.key))
+        return FileSigner(keys.read_private_key(settings.key))
     if settings.command_key is None:
         raise keys.KeyFileError("attestation.command is set without attestation.command_key, its public key")
     newest, *_ = keys.read_public(settings.command_key)

@@ -68,7 +68,7 @@ class AnswerCounts:
     complete: bool
 
 
-def get_first_monday(now: datetime, weeks: int) -> datetime:
+def get_first_week_start(now: datetime, weeks: int) -> datetime:
     """Return the start of the first of `weeks` weeks, of which the last is the current week."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight - timedelta(days=now.weekday(), weeks=weeks - 1)
@@ -84,14 +84,14 @@ def count_answers(connection: Connection, uid: int | None, since: datetime, kind
     for row in fixed:
         of_generation[row.generation_id] += len(fixes.get(row.id, ()))
         if row.outcome is not None:
-            _add_repair(counts[_build_count_key(row)], row.outcome, hinted=row.hint is not None)
+            _count_repair_outcome(counts[_build_count_key(row)], row.outcome, hinted=row.hint is not None)
     written = 0
     for row in connection.execute(
         _select_newest_chains(generations, (generations.c.drafts,), uid, since, kind)
     ):
         written += 1
         if row.outcome is not None:
-            _add_generation(
+            _count_generation_outcome(
                 counts[_build_count_key(row)], row.outcome, json.loads(row.drafts), of_generation[row.id]
             )
     tries = {row.id: [row.attempt_id, *fixes.get(row.id, ())] for row in fixed}
@@ -99,7 +99,7 @@ def count_answers(connection: Connection, uid: int | None, since: datetime, kind
         connection, [attempt_id for some in tries.values() for attempt_id in some if attempt_id]
     )
     for row in fixed:
-        _add_rules(
+        _count_cleared_rules(
             counts[_build_count_key(row)].rules, [one for one in tries[row.id] if one in broken], broken
         )
     return AnswerCounts(counts=dict(counts), complete=max(len(fixed), written) < MOST_CHAINS)
@@ -131,7 +131,7 @@ def _map_attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mappin
     """Return the attempts of each repair's fixes, in order; a fix that wasn't run has None."""
     found: defaultdict[str, list[str | None]] = defaultdict(list)
     columns = (repair_fixes.c.repair_id, repair_fixes.c.attempt_id)
-    for some in _split_ids(ids):
+    for some in _chunk_ids(ids):
         wanted = select(*columns).where(repair_fixes.c.repair_id.in_(some))
         for row in connection.execute(wanted.order_by(repair_fixes.c.repair_id, repair_fixes.c.number)):
             found[row.repair_id].append(row.attempt_id)
@@ -141,27 +141,27 @@ def _map_attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mappin
 def _map_broken_rules(connection: Connection, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
     """Return the rules that each finished attempt broke, by attempt id."""
     found = {}
-    for some in _split_ids(ids):
+    for some in _chunk_ids(ids):
         wanted = select(verdicts.c.attempt_id, verdicts.c.rules).where(verdicts.c.attempt_id.in_(some))
         for row in connection.execute(wanted):
             found[row.attempt_id] = frozenset(json.loads(row.rules))
     return found
 
 
-def _split_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+def _chunk_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the ids in groups that are small enough for one statement."""
     return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
 
 
-def _add_repair(count: AnswerCount, outcome: str, *, hinted: bool) -> None:
-    good = Outcome.from_repair_word(outcome) is Outcome.VALIDATED
+def _count_repair_outcome(count: AnswerCount, outcome: str, *, hinted: bool) -> None:
+    good = Outcome.from_repair_outcome_name(outcome) is Outcome.VALIDATED
     count.repairs += 1
     count.repaired += good
     count.hinted += hinted
     count.hinted_repaired += hinted and good
 
 
-def _add_generation(count: AnswerCount, outcome: str, drafts: Sequence[Any], fixes: int) -> None:
+def _count_generation_outcome(count: AnswerCount, outcome: str, drafts: Sequence[Any], fixes: int) -> None:
     count.generations += 1
     if outcome == Outcome.VALIDATED:
         answers = len(drafts) + fixes
@@ -170,7 +170,7 @@ def _add_generation(count: AnswerCount, outcome: str, drafts: Sequence[Any], fix
         count.answers += answers
 
 
-def _add_rules(
+def _count_cleared_rules(
     rules: defaultdict[str, RuleCount], tries: Sequence[str], broken: Mapping[str, frozenset[str]]
 ) -> None:
     """Count the rules that a repair's attempts broke, in order.

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from tenacity import AsyncRetrying, retry_if_exception
 
-from assayd.aio import tenacity_back_off
+from assayd.aio import tenacity_backoff_delay
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
-from assayd.documents import canonical, submission_diff
+from assayd.documents import build_submission_diff, canonical
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State, format_timestamp
 from assayd.model.policy import ExecutionPolicy
@@ -107,7 +107,7 @@ class DaemonAttempts:
         document = await asyncio.to_thread(canonical, dict(submission))
         origin = AttemptOrigin(peer=peer, attempt_id=attempt_id)
         retrying = AsyncRetrying(
-            retry=retry_if_exception(_is_temporary), wait=tenacity_back_off, sleep=self._sleep
+            retry=retry_if_exception(_is_temporary_refusal), wait=tenacity_backoff_delay, sleep=self._sleep
         )
         await retrying(self._admission.submit_document, document, origin)
 
@@ -121,7 +121,7 @@ class DaemonAttempts:
             if attempt.state is State.FINISHED:
                 submission = await self._read_submission(attempt)
                 report, _ = await self._documents(attempt)
-                read = await self._scheduler.budget.read_in_turn(report, attempt.peer.uid, json.loads)
+                read = await self._scheduler.budget.parse_in_turn(report, attempt.peer.uid, json.loads)
                 return FinishedSubmission(attempt=attempt, submission=submission, report=read or {})
             if ended is None:
                 await self._sleep(UNKNOWN_S)
@@ -136,7 +136,7 @@ class DaemonAttempts:
         budget, uid = self._scheduler.budget, attempt.peer.uid
         async with budget.reading(await self._jobs.document_size(attempt.id), uid):
             document = await self._jobs.document(attempt.id)
-            return await budget.parse(document, uid, _read_object)
+            return await budget.parse(document, uid, _parse_json_object)
 
     async def policy(self, submission: Document, *, peer: Peer) -> ExecutionPolicy:
         """Return a submission's effective policy: the current profile, tightened by the request."""
@@ -153,7 +153,7 @@ class DaemonAttempts:
         return attempt.trace if attempt is not None else None
 
 
-async def submit_rules(attempts: AttemptClient, repair: Repair) -> None:
+async def submit_fallback_rules(attempts: AttemptClient, repair: Repair) -> None:
     """Submit the accepted rules of a repair instead of its code.
 
     Nothing is submitted if the rules were submitted before, or if the code was deleted.
@@ -171,7 +171,7 @@ async def submit_rules(attempts: AttemptClient, repair: Repair) -> None:
     await attempts.submit(attempt_id, document, peer=parent.attempt.peer)
 
 
-def _is_temporary(refusal: BaseException) -> bool:
+def _is_temporary_refusal(refusal: BaseException) -> bool:
     return isinstance(refusal, RequestError) and refusal.retryable
 
 
@@ -179,10 +179,10 @@ async def load_stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Doc
     """Return an attempt's submission, or None if the attempt isn't stored yet or was deleted."""
     if await jobs.get(attempt_id) is None:
         return None
-    return await asyncio.to_thread(_read_object, await jobs.document(attempt_id))
+    return await asyncio.to_thread(_parse_json_object, await jobs.document(attempt_id))
 
 
-def _read_object(document: bytes) -> Document:
+def _parse_json_object(document: bytes) -> Document:
     found: Document = json.loads(document)
     return found
 
@@ -208,7 +208,7 @@ async def list_diffs(
 async def _diff_payloads(before: Document | None, after: Document | None) -> str | None:
     if before is None or after is None:
         return None
-    return await asyncio.to_thread(submission_diff, before.get("payload"), after.get("payload"))
+    return await asyncio.to_thread(build_submission_diff, before.get("payload"), after.get("payload"))
 
 
 async def build_attachments(

@@ -27,13 +27,13 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
 from assayd.ports.clock import Clock, IdSource
-from assayd.ports.driving import ELSEWHERE_S, DrivenWork, WorkAssignment
+from assayd.ports.driving import ELSEWHERE_S, WorkAssignment, WorkKind
 from assayd.ports.service import AttemptFix, AttemptRepair, WebhookGate
 from assayd_chains.answer_counts import AnswerCounts
-from assayd_chains.attempts import AttemptClient, list_diffs, submit_rules
+from assayd_chains.attempts import AttemptClient, list_diffs, submit_fallback_rules
 from assayd_chains.documents import generation_document, repair_document
-from assayd_chains.fitting import AnswerMisfit
-from assayd_chains.loop import ChainLoop, ChainRun
+from assayd_chains.fitting import AnswerNotApplicableError
+from assayd_chains.loop import ChainRun, ChainRunner
 from assayd_chains.model import (
     TOKENS,
     BudgetGrant,
@@ -133,7 +133,7 @@ class Chains:
     def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
         *,
-        loop: ChainLoop,
+        loop: ChainRunner,
         store: DatabaseChainStore,
         attempts: AttemptClient,
         requests: RepairRequests,
@@ -182,9 +182,9 @@ class Chains:
 
     async def _start_requested(self) -> None:
         while True:
-            await self._drive(await self._requests.recorded.get())
+            await self._start_if_assigned(await self._requests.recorded.get())
 
-    async def recover_chains(self, only: Container[str] | None = None) -> None:
+    async def recover_unfinished(self, only: Container[str] | None = None) -> None:
         """Continue the unfinished chains of a previous run, or `only` the chains with the given ids."""
         unfinished = [each for each in await self._store.list_unfinished() if only is None or each.id in only]
         for chain in unfinished:
@@ -204,7 +204,7 @@ class Chains:
         if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
             raise RequestError("repair.not_failed", "only a failed attempt can be repaired")
         most = terms.max_attempts or self._limits.max_attempts
-        wish = RepairOptions(provider=self._select_fixer(terms), max_attempts=most)
+        wish = RepairOptions(provider=self._select_repair_provider(terms), max_attempts=most)
         self._requests.check(wish)
         for earlier in await self._store.repairs_of(attempt.id):
             if earlier.outcome is None:
@@ -218,10 +218,10 @@ class Chains:
         if terms.code is not None:
             await self._apply_edit(course, terms.code)
         await self._store.save(course.chain)
-        await self._drive(course.chain)
+        await self._start_if_assigned(course.chain)
         return _require_repair(course.chain)
 
-    def _select_fixer(self, terms: RepairTerms) -> str:
+    def _select_repair_provider(self, terms: RepairTerms) -> str:
         """Return the provider of a repair; a hint is sent only to a provider that can read it.
 
         Raises: RequestError ``repair.hint_unread``.
@@ -273,7 +273,7 @@ class Chains:
     async def _apply_edit(self, course: ChainRun, code: str) -> None:
         try:
             await self._loop.edit(course, code, "Edited by the user.")
-        except (AnswerMisfit, WorkerDied) as problem:
+        except (AnswerNotApplicableError, WorkerDied) as problem:
             raise RequestError("invalid", f"the code can't be used: {problem}", field="code") from problem
 
     async def start_generation(self, terms: GenerationTerms, peer: Peer) -> Chain:
@@ -304,7 +304,7 @@ class Chains:
             rounds=(ChainRound(),),
         )
         await self._store.save(chain)
-        await self._drive(chain)
+        await self._start_if_assigned(chain)
         return chain
 
     async def _check_terms(self, terms: GenerationTerms, peer: Peer) -> GenerationRequest:
@@ -317,7 +317,7 @@ class Chains:
         if kind.generation_context is None:
             message = f"the kind {kind.name} doesn't support generation"
             raise RequestError("generation.unsupported", message, field="kind")
-        _check_context(kind.generation_context, terms.context)
+        _validate_context(kind.generation_context, terms.context)
         policy = terms.policy or kind.default_policy
         self._policies(policy)
         if terms.webhook is not None:
@@ -354,11 +354,11 @@ class Chains:
         begun = ChainRound(grant=BudgetGrant(uid=uid, at=now, hint=hint), follows=follows)
         chain = replace(chain, rounds=(*chain.rounds, begun), ends_at=now + self._limits.timeout)
         await self._store.save(chain)
-        await self._drive(chain)
+        await self._start_if_assigned(chain)
         return chain
 
-    async def _drive(self, chain: Chain) -> None:
-        if await self._driving.claim(_work_kind(chain), chain.id):
+    async def _start_if_assigned(self, chain: Chain) -> None:
+        if await self._driving.claim(_get_work_kind(chain), chain.id):
             self._start_chain(chain)
 
     def _start_chain(self, chain: Chain) -> None:
@@ -378,32 +378,38 @@ class Chains:
             await self._loop.cancel_attempt(course.chain)
             ended = await self._loop.end(course, Outcome.CANCELLED, None)
         except Exception as problem:
-            log.exception(_BROKEN[_work_kind(course.chain)], **_log_ids(course.chain), problem=str(problem))
-            ended = await self._end_after_internal_error(course, problem)
+            log.exception(
+                _BROKEN[_get_work_kind(course.chain)], **_log_context(course.chain), problem=str(problem)
+            )
+            ended = await self._record_internal_error(course, problem)
         finally:
             course.spans.end(ended)
             del self._courses[chain_id], self._carriers[chain_id]
             self._cancelled.discard(chain_id)
             course.changed.wake_all()
         if ended is not None:
-            self._count_tokens(ended)
+            self._record_token_metrics(ended)
             if ended.repair is not None:
                 self._count_repair(ended.repair)
             await self._run_alert_command(ended)
 
-    async def _end_after_internal_error(self, course: ChainRun, problem: Exception) -> Chain | None:
+    async def _record_internal_error(self, course: ChainRun, problem: Exception) -> Chain | None:
         """End a chain after an internal error; None if the end can't be recorded until the next run."""
         try:
             await self._loop.cancel_attempt(course.chain)
             detail = f"internal: {type(problem).__name__}; the daemon's log has more"
             return await self._loop.end(course, Outcome.PROVIDER_FAILED, detail)
         except Exception as again:
-            log.exception(_NOT_ENDED[_work_kind(course.chain)], **_log_ids(course.chain), problem=str(again))
+            log.exception(
+                _NOT_ENDED[_get_work_kind(course.chain)], **_log_context(course.chain), problem=str(again)
+            )
             return None
 
     def _count_repair(self, repair: Repair) -> None:
         kind, provider, metrics = repair.kind, repair.provider, self._metrics
-        metrics.repairs.labels(kind, provider, repair.outcome.repair_word if repair.outcome else "none").inc()
+        metrics.repairs.labels(
+            kind, provider, repair.outcome.repair_outcome_name if repair.outcome else "none"
+        ).inc()
         for fix in repair.fixes:
             not_run = "duplicate" if fix.duplicate else "unusable" if fix.problem is not None else "none"
             verdict = fix.verdict.value if fix.verdict else not_run
@@ -413,7 +419,7 @@ class Chains:
             took_s = (repair.finished_at - repair.started_at).total_seconds()
             metrics.repair_duration.labels(kind, provider).observe(took_s)
 
-    def _count_tokens(self, chain: Chain) -> None:
+    def _record_token_metrics(self, chain: Chain) -> None:
         """Add the tokens of the last finished round to the metrics."""
         for name in TOKENS:
             tokens = self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0])
@@ -429,8 +435,8 @@ class Chains:
             "generation": None if chain.words is None else generation_document(chain),
             "report": None if last is None else dict((await self._attempts.finished(last)).report),
         }
-        named = _log_ids(chain) if repair is None else {"repair_id": repair.id}
-        what = DrivenWork.GENERATION if repair is None else DrivenWork.REPAIR
+        named = _log_context(chain) if repair is None else {"repair_id": repair.id}
+        what = WorkKind.GENERATION if repair is None else WorkKind.REPAIR
         try:
             await run(self._limits.on_exhausted, canonical(alert), timeout_s=ALERT_TIMEOUT_S, environment={})
         except ProviderError as problem:
@@ -491,7 +497,7 @@ class Chains:
             repair = replace(repair, fallback=fallback)
             await self._store.save_repair(repair)
             log.info("repair.fallback_accepted", repair_id=repair.id)
-        await submit_rules(self._attempts, repair)
+        await submit_fallback_rules(self._attempts, repair)
         return repair
 
     async def get_generation(self, chain_id: str) -> Chain | None:
@@ -525,16 +531,16 @@ class Chains:
 
     async def cancel(self, chain: Chain) -> None:
         """Cancel a generation and its running attempt. Raises: RequestError ``generation.finished``."""
-        if not await self._cancel(chain.id, DrivenWork.GENERATION, ended=chain.outcome is not None):
+        if not await self._cancel_chain(chain.id, WorkKind.GENERATION, ended=chain.outcome is not None):
             raise RequestError("generation.finished", "the generation has ended")
 
     async def cancel_repair(self, repair: Repair) -> None:
         """Cancel a repair and the generation that contains it. Raises: RequestError ``repair.finished``."""
-        kind = DrivenWork.REPAIR if repair.generation_id is None else DrivenWork.GENERATION
-        if not await self._cancel(repair.chain_id, kind, ended=repair.outcome is not None):
+        kind = WorkKind.REPAIR if repair.generation_id is None else WorkKind.GENERATION
+        if not await self._cancel_chain(repair.chain_id, kind, ended=repair.outcome is not None):
             raise RequestError("repair.finished", "the repair has ended")
 
-    async def _cancel(self, chain_id: str, kind: DrivenWork, *, ended: bool) -> bool:
+    async def _cancel_chain(self, chain_id: str, kind: WorkKind, *, ended: bool) -> bool:
         """Cancel a chain in the process that runs it. Return False if the chain isn't running."""
         return not ended and (self.end(chain_id) or await self._driving.request_cancel(kind, chain_id))
 
@@ -566,18 +572,18 @@ class Chains:
         return None if chain is None else ChainView(chain=chain)
 
 
-_BROKEN = {DrivenWork.REPAIR: "repair.broken", DrivenWork.GENERATION: "generation.broken"}
-_ALERTED = {DrivenWork.REPAIR: "repair.alerted", DrivenWork.GENERATION: "generation.alerted"}
-_ALERT_FAILED = {DrivenWork.REPAIR: "repair.alert_failed", DrivenWork.GENERATION: "generation.alert_failed"}
-_NOT_ENDED = {DrivenWork.REPAIR: "repair.not_ended", DrivenWork.GENERATION: "generation.not_ended"}
+_BROKEN = {WorkKind.REPAIR: "repair.broken", WorkKind.GENERATION: "generation.broken"}
+_ALERTED = {WorkKind.REPAIR: "repair.alerted", WorkKind.GENERATION: "generation.alerted"}
+_ALERT_FAILED = {WorkKind.REPAIR: "repair.alert_failed", WorkKind.GENERATION: "generation.alert_failed"}
+_NOT_ENDED = {WorkKind.REPAIR: "repair.not_ended", WorkKind.GENERATION: "generation.not_ended"}
 
 
-def _log_ids(chain: Chain) -> dict[str, str]:
+def _log_context(chain: Chain) -> dict[str, str]:
     return {"repair_id" if chain.words is None else "generation_id": chain.id}
 
 
-def _work_kind(chain: Chain) -> DrivenWork:
-    return DrivenWork.REPAIR if chain.words is None else DrivenWork.GENERATION
+def _get_work_kind(chain: Chain) -> WorkKind:
+    return WorkKind.REPAIR if chain.words is None else WorkKind.GENERATION
 
 
 def _require_repair(chain: Chain) -> Repair:
@@ -586,7 +592,7 @@ def _require_repair(chain: Chain) -> Repair:
     return repair
 
 
-def _check_context(model: type[BaseModel], context: Mapping[str, object]) -> None:
+def _validate_context(model: type[BaseModel], context: Mapping[str, object]) -> None:
     """Ensure that a context is valid for the kind's model. Raises: RequestError ``invalid``."""
     try:
         model.model_validate_json(json.dumps(context))

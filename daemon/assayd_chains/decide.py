@@ -65,7 +65,7 @@ def _choose_outcome(chain: Chain, now: datetime) -> Outcome | None:
     current = chain.round
     reasons = (
         (Outcome.VALIDATED, current.last is not None and current.last.verdict is Verdict.VALIDATED),
-        (Outcome.TERMINAL, _is_terminal(current)),
+        (Outcome.TERMINAL, _has_terminal_cause(current)),
         (Outcome.TIMEOUT, now >= chain.ends_at),
         (Outcome.QUESTION, current.last is not None and current.last.is_question),
         (Outcome.EXHAUSTED, len(current.answers) >= chain.max_attempts),
@@ -82,7 +82,7 @@ def _choose_strategy(current: ChainRound) -> Strategy:
     return Strategy.RETHINK if _count_repeats(current.fingerprints) > 1 else Strategy.FIX
 
 
-def _is_terminal(current: ChainRound) -> bool:
+def _has_terminal_cause(current: ChainRound) -> bool:
     """Return whether the last attempt ended in a way that new code can't fix."""
     ended = _find_last_judged_answer(current)
     if ended is None:
@@ -104,11 +104,14 @@ def _describe_outcome(current: ChainRound, outcome: Outcome) -> str | None:
     ended = _find_last_judged_answer(current)
     if outcome is Outcome.TERMINAL and ended is not None and ended.verdict is not None:
         return f"the attempt ended as {ended.verdict.value}"
-    details = {Outcome.TIMEOUT: describe_late_step(current), Outcome.EXHAUSTED: "no answer was a submission"}
+    details = {
+        Outcome.TIMEOUT: describe_step_timeout(current),
+        Outcome.EXHAUSTED: "no answer was a submission",
+    }
     return details.get(outcome)
 
 
-def describe_late_step(current: ChainRound) -> str:
+def describe_step_timeout(current: ChainRound) -> str:
     """Return the outcome detail of a round that timed out during a step."""
     return f"the time for the {'generation' if current.failure is None else 'repair'} is over"
 
@@ -153,14 +156,14 @@ def remove_variable_parts(message: str) -> str:
 
 def _iter_fingerprint_parts(report: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
     yield ("stage", str(report.get("stage_reached")))
-    errors = [f for f in _get_dicts(report.get("findings")) if f.get("severity") == "error"]
+    errors = [f for f in _filter_dicts(report.get("findings")) if f.get("severity") == "error"]
     for finding in errors[:FIRST]:
         yield ("finding", str(finding.get("rule")), remove_variable_parts(str(finding.get("message"))))
     runtime = report.get("runtime_results")
-    cases = _get_dicts(runtime.get("cases")) if isinstance(runtime, dict) else []
+    cases = _filter_dicts(runtime.get("cases")) if isinstance(runtime, dict) else []
     for case in [case for case in cases if case.get("status") in {"failed", "error"}][:FIRST]:
         yield ("case", str(case.get("name")), str(case.get("error_type")))
 
 
-def _get_dicts(value: object) -> Sequence[Mapping[str, object]]:
+def _filter_dicts(value: object) -> Sequence[Mapping[str, object]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

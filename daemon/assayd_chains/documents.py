@@ -25,7 +25,7 @@ from assayd.documents.chains import (
     RepairEventDocument,
     StepDocument,
 )
-from assayd.documents.webhooks import EndedGenerationDocument, webhook_message
+from assayd.documents.webhooks import EndedGenerationDocument, build_webhook_message
 from assayd.model.records import LibraryEntry
 from assayd.store.outbox import build_message_row
 from assayd.store.tables import Values
@@ -33,21 +33,21 @@ from assayd_chains.answer_counts import AnswerCount, AnswerCounts, Key
 from assayd_chains.model import TOKENS, UNUSABLE, Answer, Chain, Repair, sum_tokens
 from assayd_chains.provider import ProviderStep
 
-MOST_RULES = 20
+MAX_RULES = 20
 
 
-def answers_document(counted: AnswerCounts, since: datetime) -> AnswersDocument:
+def to_answers_document(counted: AnswerCounts, since: datetime) -> AnswersDocument:
     """Return the document of the counted answers, ordered by week from the newest."""
     weeks = sorted(counted.counts.items(), key=lambda item: (-item[0][2].toordinal(), item[0][:2]))
     return AnswersDocument.model_construct(
         since=format_time(since),
         complete=counted.complete,
-        weeks=[_answer_week(key, count) for key, count in weeks],
+        weeks=[_to_week_document(key, count) for key, count in weeks],
     )
 
 
-def _answer_week(key: Key, count: AnswerCount) -> AnswerWeekDocument:
-    rules = sorted(count.rules.items(), key=lambda item: (-item[1].attempts, item[0]))[:MOST_RULES]
+def _to_week_document(key: Key, count: AnswerCount) -> AnswerWeekDocument:
+    rules = sorted(count.rules.items(), key=lambda item: (-item[1].attempts, item[0]))[:MAX_RULES]
     return AnswerWeekDocument.from_value(
         count,
         kind=key[0],
@@ -72,13 +72,13 @@ def repair_document(
         repair,
         state="running" if repair.outcome is None else "finished",
         record=dict(record),
-        attempts=[_fix_document(fix, fix.number, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
+        attempts=[_to_fix_document(fix, fix.number, diff) for fix, diff in zip_longest(repair.fixes, diffs)],
         **_sum_tokens(repair.fixes),
-        outcome=None if repair.outcome is None else repair.outcome.repair_word,
+        outcome=None if repair.outcome is None else repair.outcome.repair_outcome_name,
     )
 
 
-def repair_event(number: int, repair: Repair, record: Mapping[str, str]) -> RepairEventDocument:
+def to_repair_event(number: int, repair: Repair, record: Mapping[str, str]) -> RepairEventDocument:
     """Return an event of a repair. `number` is the position in the stream and serves as the id."""
     return RepairEventDocument.model_construct(
         id=str(number),
@@ -113,7 +113,7 @@ def generation_document(
         labels=dict(words.labels),
         webhook=words.webhook,
         hints=[GrantDocument.from_value(grant) for grant in chain.grants],
-        attempts=[_fix_document(answer, n, diff) for n, (answer, diff) in enumerate(answers, 1) if answer],
+        attempts=[_to_fix_document(answer, n, diff) for n, (answer, diff) in enumerate(answers, 1) if answer],
         **_sum_tokens(chain.answers),
         detail=current.detail,
         finished_at=current.finished_at,
@@ -122,13 +122,13 @@ def generation_document(
     )
 
 
-def generation_event(number: int, kind: str, body: dict[str, Any]) -> GenerationEventDocument:
+def to_generation_event(number: int, kind: str, body: dict[str, Any]) -> GenerationEventDocument:
     """Return an event of a generation. `number` is the position in the stream and serves as the id."""
     at = format_time(datetime.now(UTC))
     return GenerationEventDocument.model_construct(id=str(number), kind=kind, at=at, body=body)
 
 
-def generation_message(chain: Chain) -> Values | None:
+def build_generation_message(chain: Chain) -> Values | None:
     """Return the row of the webhook message about a generation's end.
 
     The result is None before the end, or if the generation has no URL.
@@ -143,11 +143,11 @@ def generation_message(chain: Chain) -> Values | None:
         labels=dict(words.labels),
         path=f"/v1/generations/{chain.id}",
     )
-    body = webhook_message("generation.finished", at, data)
+    body = build_webhook_message("generation.finished", at, data)
     return build_message_row(f"generation_{chain.id}", chain.uid, words.webhook, at, body)
 
 
-def step_document(step: ProviderStep) -> StepDocument:
+def to_step_document(step: ProviderStep) -> StepDocument:
     """Return the document of one answer."""
     reply = step.reply
     return StepDocument.from_value(step, answer=reply.text or reply.code, reason=reply.reason)
@@ -158,7 +158,7 @@ def _sum_tokens(answers: Sequence[Answer]) -> dict[str, int | None]:
     return {name: sum_tokens(answers, name) for name in TOKENS}
 
 
-def _fix_document(answer: Answer, number: int, diff: str | None) -> FixDocument:
+def _to_fix_document(answer: Answer, number: int, diff: str | None) -> FixDocument:
     unusable = answer.problem is not None and not answer.is_draft
     return FixDocument.from_value(
         answer,

@@ -56,7 +56,7 @@ class _Candidate:
     rule: FallbackRule
 
 
-def infer_rules(paths: Sequence[str], fields: Sequence[ExtractedField], known: Known) -> RuleSet:
+def infer_extraction_rules(paths: Sequence[str], fields: Sequence[ExtractedField], known: Known) -> RuleSet:
     """Return rules for as many fields as possible, and a note for each remaining field.
 
     If no fields are given, each meaningful segment gets a rule whose name is derived from the segment.
@@ -72,7 +72,9 @@ def infer_rules(paths: Sequence[str], fields: Sequence[ExtractedField], known: K
     for exact in (True, False):
         for field in fields:
             if field.name not in extract and (exact or not field.computed):
-                match = next((one for one in candidates if _matches_name(field.name, one, exact=exact)), None)
+                match = next(
+                    (one for one in candidates if _matches_field_name(field.name, one, exact=exact)), None
+                )
                 if match is not None:
                     candidates.remove(match)
                     extract[field.name] = match.rule
@@ -82,7 +84,7 @@ def infer_rules(paths: Sequence[str], fields: Sequence[ExtractedField], known: K
     return RuleSet(extract={f.name: extract[f.name] for f in fields if f.name in extract}, notes=notes)
 
 
-def _matches_name(name: str, candidate: _Candidate, *, exact: bool) -> bool:
+def _matches_field_name(name: str, candidate: _Candidate, *, exact: bool) -> bool:
     if exact:
         return name.lower() in candidate.names
     return not {word for word in re.split(r"[^a-z0-9]+", name.lower()) if word}.isdisjoint(candidate.names)
@@ -96,17 +98,17 @@ def _iter_candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
     for place in range(-min(depth, MOST_SEGMENTS), 0):
         column = [parts[place] for parts in split]
         readable = all(len(one) <= MOST_CHARS for one in column)
-        here = list(_read_column(column, place, left)) if readable else []
+        here = list(_iter_column_candidates(column, place, left)) if readable else []
         left = here[0].names[0] if here and here[0].names else None
         found += here
     yield from reversed(found)
 
 
-def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterator[_Candidate]:
+def _iter_column_candidates(column: Sequence[str], place: int, left: str | None) -> Iterator[_Candidate]:
     """Yield the candidates for one column of segments; `left` is the name of the preceding column."""
     source = f"segment({place})"
     if place == -1:
-        yield from _read_filename(column, source)
+        yield from _iter_filename_candidates(column, source)
     elif all(re.fullmatch(r"(?:19|20)[0-9]{2}", one) for one in column):
         yield _Candidate(names=("year",), rule=FallbackRule(source=source, type=Type.INTEGER))
     elif all(_DATE.fullmatch(one) for one in column):
@@ -136,7 +138,7 @@ def _build_number_candidate(column: Sequence[str], source: str, left: str | None
     return _Candidate(names=("number", "id"), rule=FallbackRule(source=source, type=kind))
 
 
-def _read_filename(column: Sequence[str], source: str) -> Iterator[_Candidate]:
+def _iter_filename_candidates(column: Sequence[str], source: str) -> Iterator[_Candidate]:
     yield _Candidate(names=("filename", "file", "basename", "name"), rule=FallbackRule(source=source))
     endings = {PurePosixPath(one).suffix for one in column}
     if len(endings) == 1 and (ending := endings.pop()):
@@ -162,7 +164,7 @@ def _find_rule_by_values(
     values = {path: value for path, value in values.items() if value is not None}
     if not values:
         return None
-    tried = (*(one.rule for one in candidates), *_iter_surrounding_rules(values))
+    tried = (*(one.rule for one in candidates), *_iter_context_rules(values))
     return next(
         (rule for rule in tried if all(_is_same_value(extract_field(rule, p), v) for p, v in values.items())),
         None,
@@ -173,7 +175,7 @@ def _is_same_value(taken: str | int | None, value: object) -> bool:
     return type(taken) is type(value) and taken == value
 
 
-def _iter_surrounding_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
+def _iter_context_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
     """Yield rules that match the text around a value in a segment of the first path."""
     path, value = next(iter(values.items()))
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value):
@@ -227,7 +229,7 @@ class EarlierAttempt:
     report: Report
 
 
-def determine_trigger(
+def determine_offer_trigger(
     outcome: Outcome, tries: Sequence[EarlierAttempt], taken: ExtractedFields
 ) -> OfferTrigger | None:
     """Return the reason for an offer of rules, or None if rules aren't to be offered."""
@@ -243,11 +245,11 @@ def determine_trigger(
     return None
 
 
-def build_offer(
+def build_fallback_offer(
     trigger: OfferTrigger, tries: Sequence[EarlierAttempt], taken: ExtractedFields
 ) -> Mapping[str, object] | None:
     """Return the offer, or None if no rule was found for any field."""
-    text = render_rules(infer_rules(taken.texts, taken.fields, _collect_known_values(tries)))
+    text = render_rules(infer_extraction_rules(taken.texts, taken.fields, _collect_known_values(tries)))
     rules = parse_rules(text)
     if not rules.extract:
         return None
@@ -275,7 +277,7 @@ def _violates_policy(tried: EarlierAttempt) -> bool:
 
 
 def _has_timed_out(tried: EarlierAttempt) -> bool:
-    rules = (finding.get("rule") for finding in _get_objects(tried.report.get("findings")))
+    rules = (finding.get("rule") for finding in _filter_objects(tried.report.get("findings")))
     return tried.cause == Cause.TIMEOUT.value or any(str(rule).endswith(".timeout") for rule in rules)
 
 
@@ -284,12 +286,12 @@ def _collect_known_values(tries: Sequence[EarlierAttempt]) -> Mapping[str, Mappi
     known: dict[str, Mapping[str, object]] = {}
     for tried in tries:
         results = tried.report.get("runtime_results")
-        for case in _get_objects(results.get("cases") if isinstance(results, dict) else None):
+        for case in _filter_objects(results.get("cases") if isinstance(results, dict) else None):
             result = case.get("result")
             if case.get("status") == "passed" and isinstance(result, dict):
                 known[str(case.get("name"))] = result
     return known
 
 
-def _get_objects(value: object) -> list[Mapping[str, object]]:
+def _filter_objects(value: object) -> list[Mapping[str, object]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -28,7 +28,7 @@ from assayd.model.prompting import Proposal, SourcePart
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_chains.attempts import AttemptClient, FinishedSubmission
-from assayd_chains.fallback import EarlierAttempt, build_offer, determine_trigger
+from assayd_chains.fallback import EarlierAttempt, build_fallback_offer, determine_offer_trigger
 from assayd_chains.model import (
     Answer,
     Chain,
@@ -37,7 +37,7 @@ from assayd_chains.model import (
     Outcome,
     Repair,
     Strategy,
-    proposal_text,
+    format_proposal,
 )
 from assayd_chains.prompts import (
     Revision,
@@ -59,12 +59,12 @@ _ANSWERED = frozenset({"code", "files", "steps", "text", "manifest"})
 """Parts of a payload that an answer may have supplied."""
 
 
-class AnswerMisfit(Exception):
+class AnswerNotApplicableError(Exception):
     """An internal exception raised if an answer doesn't fit, or if there is nothing to replace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerTarget:
+class AnswerRequest:
     """A request for an answer, with the part of the payload (possibly all) that the answer replaces."""
 
     request: FixRequest
@@ -74,14 +74,14 @@ class AnswerTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadySubmission:
+class PreparedSubmission:
     """A submission that can be submitted on behalf of its peer."""
 
     document: Document
     peer: Peer
 
 
-class AnswerFitter:
+class AnswerApplier:
     """A part that prepares requests and applies answers. The code of kinds runs in analysis workers."""
 
     def __init__(
@@ -101,41 +101,46 @@ class AnswerFitter:
         self._source_bytes = source_bytes
         self._questions = questions
 
-    async def target(self, chain: Chain, strategy: Strategy) -> AnswerTarget:
+    async def target(self, chain: Chain, strategy: Strategy) -> AnswerRequest:
         """Return the request for the next answer. Raises: Misfit; RequestError; WorkerDied."""
         if chain.words is not None and strategy is Strategy.WRITE:
-            return await self._write_target(chain, chain.words)
-        return await self._build_fix_target(chain, strategy)
+            return await self._build_generation_request(chain, chain.words)
+        return await self._build_fix_request(chain, strategy)
 
     async def digest(self, subject: FinishedSubmission) -> str:
         """Return the digest of the normal form of a failed submission.
 
         Raises: Misfit, if no fix can be applied.
         """
-        return (await self._describe(subject)).digest
+        return (await self._describe_for_repair(subject)).digest
 
-    async def apply_answer(self, kind: str, target: AnswerTarget, proposal: Proposal) -> PatchResult:
+    async def apply_answer(self, kind: str, target: AnswerRequest, proposal: Proposal) -> PatchResult:
         """Return the payload after applying an answer, or the reason why the answer doesn't fit."""
         passage = target.request.passage.name
-        return await self._patch(kind, target.payload, passage, proposal, target.flow)
+        return await self._apply_patch(kind, target.payload, passage, proposal, target.flow)
 
-    async def build_submission(self, chain: Chain, answer: Answer) -> ReadySubmission:
+    async def build_submission(self, chain: Chain, answer: Answer) -> PreparedSubmission:
         """Return the submission of a recorded answer. Raises: Misfit."""
         if answer.is_draft and chain.words is not None:
-            base = (await self._brief(chain, chain.words)).base
-            patched = await self._patch(chain.kind, base, "", answer.proposal, _get_flow(chain))
-            return ReadySubmission(
-                document=_to_submission(chain, chain.words, _raise_if_misfit(patched)), peer=chain.words.peer
+            base = (await self._build_generation_briefing(chain, chain.words)).base
+            patched = await self._apply_patch(chain.kind, base, "", answer.proposal, _get_queue_key(chain))
+            return PreparedSubmission(
+                document=_build_generated_submission(chain, chain.words, _raise_if_not_applicable(patched)),
+                peer=chain.words.peer,
             )
         before = replace(chain.round, fixes=chain.round.fixes[:-1]).last_attempt_id
         parent = await self._attempts.finished(str(before))
         flow = parent.attempt.flow
-        patched = await self._patch(chain.kind, parent.payload, answer.passage, answer.proposal, flow)
+        patched = await self._apply_patch(chain.kind, parent.payload, answer.passage, answer.proposal, flow)
         kept = {name: value for name, value in parent.submission.items() if name != "repair"}
-        document = {**kept, "payload": _raise_if_misfit(patched).payload, "parent_id": parent.attempt.id}
-        return ReadySubmission(document=document, peer=parent.attempt.peer)
+        document = {
+            **kept,
+            "payload": _raise_if_not_applicable(patched).payload,
+            "parent_id": parent.attempt.id,
+        }
+        return PreparedSubmission(document=document, peer=parent.attempt.peer)
 
-    async def build_offer(self, repair: Repair, outcome: Outcome) -> Document | None:
+    async def build_fallback_offer(self, repair: Repair, outcome: Outcome) -> Document | None:
         """Return the rules to offer instead of code, or None.
 
         Rules are offered if the repair failed and rules can extract at least one field.
@@ -162,11 +167,11 @@ class AnswerFitter:
                 return None
             if taken.fields:
                 break
-        trigger = determine_trigger(outcome, tries, taken)
-        return None if trigger is None else build_offer(trigger, tries, taken)
+        trigger = determine_offer_trigger(outcome, tries, taken)
+        return None if trigger is None else build_fallback_offer(trigger, tries, taken)
 
-    async def _write_target(self, chain: Chain, words: GenerationRequest) -> AnswerTarget:
-        briefed = await self._brief(chain, words)
+    async def _build_generation_request(self, chain: Chain, words: GenerationRequest) -> AnswerRequest:
+        briefed = await self._build_generation_briefing(chain, words)
         prompt = build_generation_prompt(
             briefed.briefing,
             words.intent,
@@ -182,7 +187,7 @@ class AnswerFitter:
             intent=words.intent,
             questions=self._questions,
         )
-        return AnswerTarget(request=request, payload=briefed.base, flow=_get_flow(chain))
+        return AnswerRequest(request=request, payload=briefed.base, flow=_get_queue_key(chain))
 
     async def _build_revision(self, chain: Chain) -> Revision | None:
         """Return the current code, its failure and the hints, or None without a user's hint."""
@@ -191,15 +196,15 @@ class AnswerFitter:
         text, failure, last = "", "", chain.last_attempt_id
         if last is not None and (found := await self._attempts.submission(last)) is not None:
             payload = found.get("payload")
-            text = _extract_answered_part(payload if isinstance(payload, dict) else {})
+            text = _extract_answer_text(payload if isinstance(payload, dict) else {})
             subject = await self._attempts.finished(last)
             if subject.attempt.verdict is Verdict.FAILED:
                 failure = strip_reminders(str(subject.report.get("retry_context") or ""))
         return Revision(text=text, hints=chain.hints, failure=failure, question=chain.question)
 
-    async def _build_fix_target(self, chain: Chain, strategy: Strategy) -> AnswerTarget:
+    async def _build_fix_request(self, chain: Chain, strategy: Strategy) -> AnswerRequest:
         subject = await self._attempts.finished(str(chain.last_attempt_id))
-        context = (await self._describe(subject)).context
+        context = (await self._describe_for_repair(subject)).context
         intent = subject.submission.get("intent")
         intent = intent if isinstance(intent, str) else None
         passage, repair = context.passage, chain.repair
@@ -222,38 +227,38 @@ class AnswerFitter:
             findings=tuple(_iter_findings(subject.report)),
         )
         error = truncate_middle(context.failure, ERROR_CHARS)
-        return AnswerTarget(request=request, payload=subject.payload, flow=subject.attempt.flow, error=error)
+        return AnswerRequest(request=request, payload=subject.payload, flow=subject.attempt.flow, error=error)
 
-    async def _describe(self, subject: FinishedSubmission) -> RepairDescription:
+    async def _describe_for_repair(self, subject: FinishedSubmission) -> RepairDescription:
         failed = FailedSubmission(payload=subject.payload, report=dict(subject.report))
         kind = self._kinds[subject.attempt.kind]
         policy = await self._attempts.policy(subject.submission, peer=subject.attempt.peer)
         described = await self._analyst.describe(kind, failed, policy, flow=subject.attempt.flow)
         if not described.context.passage.name:
-            raise AnswerMisfit("the submission has no text to fix")
+            raise AnswerNotApplicableError("the submission has no text to fix")
         return described
 
-    async def _brief(self, chain: Chain, words: GenerationRequest) -> GenerationBriefing:
+    async def _build_generation_briefing(self, chain: Chain, words: GenerationRequest) -> GenerationBriefing:
         kind, policy = self._kinds[chain.kind], self._policies(words.policy)
-        return await self._analyst.brief(kind, words.context, policy, flow=_get_flow(chain))
+        return await self._analyst.brief(kind, words.context, policy, flow=_get_queue_key(chain))
 
-    async def _patch(
+    async def _apply_patch(
         self, kind: str, payload: dict[str, object], passage: str, proposal: Proposal, flow: Flow
     ) -> PatchResult:
-        size, most = len(proposal_text(proposal).encode()), self._source_bytes
+        size, most = len(format_proposal(proposal).encode()), self._source_bytes
         if size > most:
             return PatchResult(payload={}, digest="", problem=f"it has {size} bytes; the limit is {most}")
         patching = PatchRequest(payload=payload, passage=passage, proposal=proposal)
         return await self._analyst.patch(self._kinds[kind], patching, flow=flow)
 
 
-def _raise_if_misfit(patched: PatchResult) -> PatchResult:
+def _raise_if_not_applicable(patched: PatchResult) -> PatchResult:
     if patched.problem is not None:
-        raise AnswerMisfit(patched.problem)
+        raise AnswerNotApplicableError(patched.problem)
     return patched
 
 
-def _to_submission(chain: Chain, words: GenerationRequest, patched: PatchResult) -> Document:
+def _build_generated_submission(chain: Chain, words: GenerationRequest, patched: PatchResult) -> Document:
     return {
         "kind": chain.kind,
         "policy": words.policy,
@@ -264,7 +269,7 @@ def _to_submission(chain: Chain, words: GenerationRequest, patched: PatchResult)
     }
 
 
-def _get_flow(chain: Chain) -> Flow:
+def _get_queue_key(chain: Chain) -> Flow:
     return chain.uid, f"generation {chain.id}"
 
 
@@ -274,7 +279,7 @@ def _iter_findings(report: Document) -> Iterator[Document]:
     yield from (one for one in listed if isinstance(one, dict))
 
 
-def _extract_answered_part(payload: Document) -> str:
+def _extract_answer_text(payload: Document) -> str:
     """Return the part of a payload that an answer supplied, as text or, for several parts, as JSON."""
     kept = {name: part for name, part in payload.items() if name in _ANSWERED}
     return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)

@@ -32,17 +32,17 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from assayd.aio import Signal
+from assayd.aio import BroadcastEvent
 from assayd.analysis.analyst import WorkerDied
 from assayd.errors import ProviderError, RequestError
 from assayd.model.prompting import Proposal
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock, IdSource
-from assayd.ports.driving import DrivenWork, WorkAssignment
+from assayd.ports.driving import WorkAssignment, WorkKind
 from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd_chains.attempts import AttemptClient
-from assayd_chains.decide import StopChain, compute_fingerprint, decide_next_step, describe_late_step
-from assayd_chains.fitting import AnswerFitter, AnswerMisfit, AnswerTarget
+from assayd_chains.decide import StopChain, compute_fingerprint, decide_next_step, describe_step_timeout
+from assayd_chains.fitting import AnswerApplier, AnswerNotApplicableError, AnswerRequest
 from assayd_chains.model import (
     QUESTION_FORM,
     Answer,
@@ -51,9 +51,9 @@ from assayd_chains.model import (
     Failure,
     Outcome,
     Strategy,
-    proposal_text,
+    format_proposal,
 )
-from assayd_chains.prompts import remove_unprintable
+from assayd_chains.prompts import replace_unprintable
 from assayd_chains.provider import FixRequest, Provider, ProviderStep, Reply
 from assayd_chains.store import DatabaseChainStore
 from assayd_chains.tracing import ChainSpans
@@ -90,7 +90,7 @@ async def ask_provider(
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(_is_retryable),
             stop=should_stop,
-            wait=_retry_pause_s,
+            wait=_compute_retry_delay_s,
             before_sleep=_log_failure,
             sleep=sleep,
             reraise=True,
@@ -99,15 +99,15 @@ async def ask_provider(
                 wording.heard("")
                 try:
                     reply = await provider.fix(wording, timeout_s=max(ends_at - clock.monotonic(), 0.001))
-                    _refuse_question(request, reply)
+                    _reject_unwanted_question(request, reply)
                     return reply
                 except ProviderError as problem:
-                    wording = _add_form_error(request, problem)
+                    wording = _add_format_error(request, problem)
                     raise
     raise AssertionError("a retry loop without an end")
 
 
-def _refuse_question(request: FixRequest, reply: Reply) -> None:
+def _reject_unwanted_question(request: FixRequest, reply: Reply) -> None:
     """Reject an answer that is a question, if the request doesn't allow questions.
 
     Raises: ProviderError ``provider.reply``.
@@ -120,7 +120,7 @@ def _is_retryable(problem: BaseException) -> bool:
     return isinstance(problem, ProviderError) and problem.retryable
 
 
-def _add_form_error(request: FixRequest, problem: ProviderError) -> FixRequest:
+def _add_format_error(request: FixRequest, problem: ProviderError) -> FixRequest:
     """Return the request, extended by the format error of the last answer, if any."""
     if problem.code != "provider.reply":
         return request
@@ -128,7 +128,7 @@ def _add_form_error(request: FixRequest, problem: ProviderError) -> FixRequest:
     return replace(request, user=told)
 
 
-def _retry_pause_s(state: RetryCallState) -> float:
+def _compute_retry_delay_s(state: RetryCallState) -> float:
     """Return the seconds until the next call, as the provider requests or with exponential growth."""
     problem = state.outcome.exception() if state.outcome is not None else None
     asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
@@ -151,7 +151,7 @@ class StreamedAnswer:
 
     def append(self, piece: str) -> None:
         """Append received text, and wake the waiting followers unless they were woken very recently."""
-        self.text = self.text + remove_unprintable(piece[: MOST_CHARS - len(self.text)]) if piece else ""
+        self.text = self.text + replace_unprintable(piece[: MOST_CHARS - len(self.text)]) if piece else ""
         if monotonic() - self._woke_at >= EVERY_S:
             self._woke_at = monotonic()
             self._wake()
@@ -170,7 +170,7 @@ class ChainRun:
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
         self.spans = ChainSpans()
-        self.changed = Signal()
+        self.changed = BroadcastEvent()
         self.heard = StreamedAnswer(self.changed.wake_all)
 
     @property
@@ -185,7 +185,7 @@ class ChainRun:
         self.changed.wake_all()
 
 
-class ChainLoop:
+class ChainRunner:
     """A runner of chains. `timeout` is the time limit of a round, measured from the round's failure."""
 
     def __init__(  # noqa: PLR0913  (each is a separate part)
@@ -193,7 +193,7 @@ class ChainLoop:
         *,
         attempts: AttemptClient,
         store: DatabaseChainStore,
-        fitter: AnswerFitter,
+        fitter: AnswerApplier,
         providers: Mapping[str, Provider],
         clock: Clock,
         ids: IdSource,
@@ -219,7 +219,7 @@ class ChainLoop:
         if course.chain.outcome is not None:
             # An earlier version died between the end of a generation's repair and the generation's own.
             ended = course.chain.round
-            return await self._close_round(course, course.chain.outcome, ended.detail, ended.fallback)
+            return await self._finish_round(course, course.chain.outcome, ended.detail, ended.fallback)
         try:
             if not await self._begin_repair(course):
                 return None
@@ -227,11 +227,11 @@ class ChainLoop:
             stop = await self._run_steps(course)
         except TimeoutError:
             await self.cancel_attempt(course.chain)
-            stop = StopChain(outcome=Outcome.TIMEOUT, detail=describe_late_step(course.chain.round))
+            stop = StopChain(outcome=Outcome.TIMEOUT, detail=describe_step_timeout(course.chain.round))
         except ProviderError as problem:
             detail = f"{problem.code}: {problem.message}"
             stop = StopChain(outcome=Outcome.PROVIDER_FAILED, detail=detail)
-        except (RequestError, AnswerMisfit, WorkerDied) as problem:
+        except (RequestError, AnswerNotApplicableError, WorkerDied) as problem:
             # The answer can't be submitted, e.g. because it is too large: no better than no answer.
             what = "answer" if course.chain.round.failure is None else "fix"
             stop = StopChain(outcome=Outcome.PROVIDER_FAILED, detail=f"the {what} can't be used: {problem}")
@@ -243,7 +243,7 @@ class ChainLoop:
         target = await self._fitter.target(course.chain, Strategy.FIX)
         fitted = await self._fitter.apply_answer(course.chain.kind, target, Proposal(code=code))
         if fitted.problem is not None:
-            raise AnswerMisfit(fitted.problem)
+            raise AnswerNotApplicableError(fitted.problem)
         await self._record_answer(
             course, Strategy.FIX, self._clock.now(), target, Reply(code=code, reason=reason)
         )
@@ -251,8 +251,8 @@ class ChainLoop:
     async def end(self, course: ChainRun, outcome: Outcome, detail: str | None) -> Chain:
         """Record the outcome and, if no fix was validated, the rules to offer."""
         repair = course.chain.repair
-        fallback = await self._fitter.build_offer(repair, outcome) if repair is not None else None
-        return await self._close_round(course, outcome, detail, fallback)
+        fallback = await self._fitter.build_fallback_offer(repair, outcome) if repair is not None else None
+        return await self._finish_round(course, outcome, detail, fallback)
 
     async def cancel_attempt(self, chain: Chain) -> None:
         """Request that the running attempt, if any, end."""
@@ -314,7 +314,9 @@ class ChainLoop:
             cause=subject.attempt.cause,
             fingerprint=compute_fingerprint(subject.report) if failed_fix else None,
         )
-        await self._save(course, course.chain.replace_last_round(course.chain.round.replace_last(ended)))
+        await self._save_chain(
+            course, course.chain.replace_last_round(course.chain.round.replace_last(ended))
+        )
         return ended
 
     async def _begin_fixes(self, course: ChainRun, attempt_id: str) -> None:
@@ -324,9 +326,9 @@ class ChainLoop:
             return
         failure = Failure(attempt_id=attempt_id, at=now)
         changed = chain.replace_last_round(replace(chain.round, failure=failure))
-        await self._save(course, replace(changed, ends_at=now + self._timeout))
+        await self._save_chain(course, replace(changed, ends_at=now + self._timeout))
         # A gateway of an earlier version takes repairs that no one has taken.
-        await self._driving.claim(DrivenWork.REPAIR, str(chain.round.repair_id))
+        await self._driving.claim(WorkKind.REPAIR, str(chain.round.repair_id))
 
     async def _record_failure(self, course: ChainRun, failure: Failure) -> None:
         """Record the fingerprint of a failure and the code's digest, and start the round's time limit."""
@@ -339,14 +341,14 @@ class ChainLoop:
             cause=subject.attempt.cause,
         )
         changed = course.chain.replace_last_round(replace(course.chain.round, failure=known))
-        await self._save(course, replace(changed, ends_at=known.at + self._timeout))
+        await self._save_chain(course, replace(changed, ends_at=known.at + self._timeout))
 
     async def _request_answer(self, course: ChainRun, strategy: Strategy) -> None:
         """Request an answer and record it with the id of its attempt, unless this was already done."""
         chain, draft = course.chain, strategy is Strategy.WRITE
         target = await self._fitter.target(chain, strategy)
         owner = chain.id if draft else str(chain.round.repair_id)
-        number = _compute_next_number(chain, strategy)
+        number = _compute_next_answer_number(chain, strategy)
         step = await self._store.step(owner, number, draft=draft)
         if step is None:
             with course.spans.record_answer_span(chain.provider, strategy, number):
@@ -354,7 +356,7 @@ class ChainLoop:
             await self._store.save_step(owner, step, draft=draft)
         await self._record_answer(course, strategy, step.asked_at, target, step.reply)
 
-    async def _ask_provider(self, course: ChainRun, target: AnswerTarget, number: int) -> ProviderStep:
+    async def _ask_provider(self, course: ChainRun, target: AnswerRequest, number: int) -> ProviderStep:
         began, chain = self._clock.now(), course.chain
         request = replace(target.request, attempt=number, heard=course.heard.append)
         left_s = (chain.ends_at - began).total_seconds()
@@ -372,13 +374,13 @@ class ChainLoop:
         )
 
     async def _record_answer(
-        self, course: ChainRun, strategy: Strategy, asked_at: datetime, target: AnswerTarget, reply: Reply
+        self, course: ChainRun, strategy: Strategy, asked_at: datetime, target: AnswerRequest, reply: Reply
     ) -> None:
         """Record an answer with the id of its attempt, which is None if the answer isn't run."""
         chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
         if reply.question:
             asked = Answer(
-                number=_compute_next_number(chain, strategy),
+                number=_compute_next_answer_number(chain, strategy),
                 strategy=strategy,
                 asked_at=asked_at,
                 reason="",
@@ -387,19 +389,19 @@ class ChainLoop:
                 form=QUESTION_FORM,
                 usage=reply.usage,
             )
-            await self._save(course, chain.replace_last_round(chain.round.with_added_answer(asked)))
+            await self._save_chain(course, chain.replace_last_round(chain.round.with_added_answer(asked)))
             return
         patched = await self._fitter.apply_answer(chain.kind, target, proposal)
-        digest = patched.digest or hashlib.sha256(proposal_text(proposal).encode()).hexdigest()
+        digest = patched.digest or hashlib.sha256(format_proposal(proposal).encode()).hexdigest()
         duplicate = not draft and digest in chain.round.digests
         runs = patched.problem is None and not duplicate
         answer = Answer(
-            number=_compute_next_number(chain, strategy),
+            number=_compute_next_answer_number(chain, strategy),
             strategy=strategy,
             asked_at=asked_at,
             reason=reply.reason,
             text=_build_recorded_text(proposal, patched.payload),
-            passage=_name_replaced_part(proposal, target, draft=draft),
+            passage=_get_replaced_part_name(proposal, target, draft=draft),
             form=proposal.form,
             error=target.error,
             problem=None if duplicate else patched.problem,
@@ -412,25 +414,25 @@ class ChainLoop:
         if draft and runs:
             changed = replace(changed, repair_id=self._ids.new())
         _log_answer(chain, answer)
-        await self._save(course, chain.replace_last_round(changed))
+        await self._save_chain(course, chain.replace_last_round(changed))
 
-    async def _close_round(
+    async def _finish_round(
         self, course: ChainRun, outcome: Outcome, detail: str | None, fallback: Mapping[str, object] | None
     ) -> Chain:
         now = self._clock.now()
         ended = replace(
             course.chain.round, outcome=outcome, detail=detail, fallback=fallback, finished_at=now
         )
-        await self._save(course, course.chain.replace_last_round(ended))
-        _log_end(course.chain, now)
+        await self._save_chain(course, course.chain.replace_last_round(ended))
+        _log_outcome(course.chain, now)
         return course.chain
 
-    async def _save(self, course: ChainRun, chain: Chain) -> None:
+    async def _save_chain(self, course: ChainRun, chain: Chain) -> None:
         await self._store.save(chain)
         course.update(chain)
 
 
-def _compute_next_number(chain: Chain, strategy: Strategy) -> int:
+def _compute_next_answer_number(chain: Chain, strategy: Strategy) -> int:
     return len(chain.drafts if strategy is Strategy.WRITE else chain.round.fixes) + 1
 
 
@@ -440,10 +442,10 @@ def _build_recorded_text(proposal: Proposal, payload: Mapping[str, object]) -> s
     For code, it is the checked text from the payload.
     """
     code = payload.get("code")
-    return code if proposal.form == "code" and isinstance(code, str) else proposal_text(proposal)
+    return code if proposal.form == "code" and isinstance(code, str) else format_proposal(proposal)
 
 
-def _name_replaced_part(proposal: Proposal, target: AnswerTarget, *, draft: bool) -> str:
+def _get_replaced_part_name(proposal: Proposal, target: AnswerRequest, *, draft: bool) -> str:
     """Return the name of the payload's part that an answer replaces."""
     if draft:
         return proposal.form
@@ -461,13 +463,13 @@ def _log_answer(chain: Chain, answer: Answer) -> None:
         log.info("repair.fix_received", repair_id=name, number=answer.number, duplicate=answer.duplicate)
 
 
-def _log_end(chain: Chain, now: datetime) -> None:
+def _log_outcome(chain: Chain, now: datetime) -> None:
     outcome, repair = chain.outcome, chain.repair
     if repair is not None and outcome is not None:
         log.info(
             "repair.finished",
             repair_id=repair.id,
-            outcome=outcome.repair_word,
+            outcome=outcome.repair_outcome_name,
             fixes=len(repair.fixes),
             duplicates=sum(fix.duplicate for fix in repair.fixes),
             offered=repair.fallback["trigger"] if repair.fallback else None,

@@ -52,12 +52,12 @@ class Outcome(StrEnum):
     """The provider asked a question about the request in words; a hint answers it."""
 
     @property
-    def repair_word(self) -> str:
+    def repair_outcome_name(self) -> str:
         """Return the name of this outcome in repair documents."""
         return REPAIRED if self is Outcome.VALIDATED else self.value
 
     @classmethod
-    def from_repair_word(cls, word: str) -> Outcome:
+    def from_repair_outcome_name(cls, word: str) -> Outcome:
         """Return the outcome with this name in repair documents."""
         return cls.VALIDATED if word == REPAIRED else cls(word)
 
@@ -310,15 +310,15 @@ class Chain:
     @property
     def repairs(self) -> tuple[Repair, ...]:
         """Return each failed attempt with its fixes, in order of creation."""
-        found = (self._repair(number) for number in range(len(self.rounds)))
+        found = (self._build_repair(number) for number in range(len(self.rounds)))
         return tuple(repair for repair in found if repair is not None)
 
     @property
     def repair(self) -> Repair | None:
         """Return the failed attempt of the newest round with its fixes, or None."""
-        return self._repair(len(self.rounds) - 1)
+        return self._build_repair(len(self.rounds) - 1)
 
-    def _repair(self, number: int) -> Repair | None:
+    def _build_repair(self, number: int) -> Repair | None:
         each, grants = self.rounds[number], self.rounds[: number + 1]
         if each.failure is None or each.repair_id is None:
             return None
@@ -476,7 +476,7 @@ def sum_tokens(answers: Sequence[Answer], name: str) -> int | None:
     return sum(counted) if counted else None
 
 
-def proposal_text(proposal: Proposal) -> str:
+def format_proposal(proposal: Proposal) -> str:
     """Return a proposal as one string, which is the code or the JSON of the files or steps."""
     if proposal.form == "code":
         return proposal.code

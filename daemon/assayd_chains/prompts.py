@@ -131,7 +131,7 @@ def list_earlier_answers(
 def _build_earlier_answer(fix: Answer, before: str, after: str, name: str, text: str) -> EarlierAnswer:
     if fix.problem is not None:
         return _build_unusable_answer(fix, f"The answer could not be used: {fix.problem}")
-    had, has = find_rules(before), find_rules(after)
+    had, has = extract_rule_ids(before), extract_rule_ids(after)
     cleared = () if fix.duplicate else tuple(rule for rule in had if rule not in has)
     elsewhere = fix.form == "code" and bool(name) and fix.passage != name
     return EarlierAnswer(
@@ -154,7 +154,7 @@ def _build_unusable_answer(answer: Answer, failure: str) -> EarlierAnswer:
     return EarlierAnswer(number=answer.number, text=answer.text, reason=answer.reason, failure=failure)
 
 
-def find_rules(failure: str) -> tuple[str, ...]:
+def extract_rule_ids(failure: str) -> tuple[str, ...]:
     """Return the distinct rules that are mentioned in the text of a failure."""
     return tuple(dict.fromkeys(_RULE.findall(failure)))
 
@@ -314,20 +314,20 @@ def _render_surroundings(surroundings: Sequence[PromptContext]) -> Iterator[str]
 
 def quote_untrusted(text: str, chars: int) -> str:
     """Enclose untrusted text in markers that contain its digest, so that the text can't contain them."""
-    text = truncate_middle(remove_unprintable(text), chars)
+    text = truncate_middle(replace_unprintable(text), chars)
     digits = MARK_DIGITS_HOSTILE if "⟦" in text else MARK_DIGITS
     name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:digits]
     return f"⟦data {name}⟧\n{text}\n⟦end {name}⟧"
 
 
-def remove_unprintable(text: str) -> str:
+def replace_unprintable(text: str) -> str:
     """Replace all unprintable characters except line feeds and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def to_single_line(name: str) -> str:
     """Return an untrusted name on a single line, so that it can't imitate another line of the prompt."""
-    return truncate_middle(" ".join(remove_unprintable(name).split()), NAME_CHARS).replace("\n", " ")
+    return truncate_middle(" ".join(replace_unprintable(name).split()), NAME_CHARS).replace("\n", " ")
 
 
 def truncate_middle(text: str, chars: int) -> str:

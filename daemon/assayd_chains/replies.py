@@ -57,7 +57,7 @@ def parse_reply(text: str, language: str = "", beginning: str = "") -> ReplyPatc
     describes the format error without the reply's content.
     """
     if len(text) > MAX_REPLY_CHARS:
-        raise _refusal_error("is too long")
+        raise _invalid_reply_error("is too long")
     blocks = list(_iter_fenced_blocks(text))
     question = None
     for candidate in _iter_json_candidates(text, [block for _, block in blocks]):
@@ -68,7 +68,7 @@ def parse_reply(text: str, language: str = "", beginning: str = "") -> ReplyPatc
         return question
     if (code := extract_code(text, blocks, language, beginning)) and _is_encodable(code):
         return ReplyPatch(code=code, reason="")
-    raise _refusal_error(_describe_form_error(text, blocks))
+    raise _invalid_reply_error(_describe_form_error(text, blocks))
 
 
 def _describe_form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
@@ -128,7 +128,9 @@ def _parse_patch(candidate: object) -> ReplyPatch | None:
     reason = candidate.get("reason", candidate.get("fix_reason", ""))
     code = candidate.get("code", candidate.get("patched_code", ""))
     files, steps = candidate.get("files", {}), candidate.get("steps", [])
-    if not (isinstance(reason, str) and isinstance(code, str) and _are_files(files) and _are_steps(steps)):
+    if not (
+        isinstance(reason, str) and isinstance(code, str) and _is_file_mapping(files) and _is_step_list(steps)
+    ):
         return None
     if not (code.strip() or files or steps) or not _is_encodable(candidate):
         return None
@@ -145,11 +147,11 @@ def _parse_question(candidate: object) -> ReplyPatch | None:
     return ReplyPatch(reason="", question=text[:MAX_REASON_CHARS])
 
 
-def _are_files(files: object) -> bool:
+def _is_file_mapping(files: object) -> bool:
     return isinstance(files, dict) and all(isinstance(text, str) for text in files.values())
 
 
-def _are_steps(steps: object) -> bool:
+def _is_step_list(steps: object) -> bool:
     return isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
 
 
@@ -162,7 +164,7 @@ def _is_encodable(value: object) -> bool:
     return True
 
 
-def _refusal_error(why: str) -> ProviderError:
+def _invalid_reply_error(why: str) -> ProviderError:
     return ProviderError("provider.reply", f"the reply {why}", retryable=True)
 
 
@@ -178,15 +180,15 @@ def extract_code(text: str, blocks: Sequence[tuple[str, str]], language: str, be
     if blocks:
         [(info, block), *others] = blocks
         meant_as_json = info.lower().startswith("json") or (not info and block.startswith(("{", "[")))
-        return "" if others or meant_as_json else _end_with_newline(block)
-    return _end_with_newline(text) if _is_program(text.strip(), language, beginning) else ""
+        return "" if others or meant_as_json else _ensure_trailing_newline(block)
+    return _ensure_trailing_newline(text) if _is_code_in_language(text.strip(), language, beginning) else ""
 
 
-def _end_with_newline(code: str) -> str:
+def _ensure_trailing_newline(code: str) -> str:
     return code.strip("\n") + "\n" if code.strip() else ""
 
 
-def _is_program(text: str, language: str, beginning: str) -> bool:
+def _is_code_in_language(text: str, language: str, beginning: str) -> bool:
     if language == "python":
         return _is_python(text)
     pattern = re.compile(beginning) if beginning else _BEGINNINGS.get(language)

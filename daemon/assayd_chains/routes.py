@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.answers import Responses, describe_event_stream, describe_json_response, describe_request_body
-from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_model
+from assayd.api.call import Call, CallDep, build_raw_json_response, json_response, read_model
 from assayd.api.events import Documents, EventStream
 from assayd.documents import to_plain
 from assayd.documents.base import ErrorDocument
@@ -27,18 +27,18 @@ from assayd.documents.chains import (
     RepairPageDocument,
     StepDocument,
 )
-from assayd.documents.library import ApproveBody, library_entry_body
+from assayd.documents.library import ApproveBody, serialize_library_entry
 from assayd.errors import RequestError
 from assayd.store.recorder import GroupNamer
-from assayd_chains.answer_counts import get_first_monday
+from assayd_chains.answer_counts import get_first_week_start
 from assayd_chains.chains import Chains
 from assayd_chains.documents import (
-    answers_document,
     generation_document,
-    generation_event,
     repair_document,
-    repair_event,
-    step_document,
+    to_answers_document,
+    to_generation_event,
+    to_repair_event,
+    to_step_document,
 )
 from assayd_chains.model import Chain, ChainView, GenerationTerms, Repair, RepairTerms
 
@@ -111,7 +111,7 @@ async def start_repair(request: Request, call: CallDep, chains: ChainsDep, attem
     wanted = await read_model(request, call, RepairBody, max_bytes=REPAIR_BODY_BYTES)
     repair = await chains.repair(attempt, RepairTerms(**wanted.model_dump(), uid=call.caller.peer.uid))
     headers = {"Location": f"/v1/repairs/{repair.id}"}
-    return json_response(await _repair_document(call, repair), status=202, headers=headers)
+    return json_response(await _build_repair_document(call, repair), status=202, headers=headers)
 
 
 @repairs.get("/attempts/{id}/repairs", responses=_REPAIR_LIST)
@@ -134,7 +134,7 @@ async def list_repairs(
 async def get_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
     """Return one repair with its fixes."""
     repair = await _get_visible_repair(call, chains, repair_id)
-    return json_response(await _repair_document(call, repair, await chains.list_repair_diffs(repair)))
+    return json_response(await _build_repair_document(call, repair, await chains.list_repair_diffs(repair)))
 
 
 @repairs.post("/repairs/{id}/cancel", status_code=202, responses=_REPAIR_CANCELLED)
@@ -142,7 +142,7 @@ async def cancel_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -
     """Cancel a repair and its running attempt."""
     repair = await _get_visible_repair(call, chains, repair_id)
     await chains.cancel_repair(repair)
-    return json_response(await _repair_document(call, repair), status=202)
+    return json_response(await _build_repair_document(call, repair), status=202)
 
 
 @repairs.post("/repairs/{id}/accept-fallback", responses=_FALLBACK_ACCEPTED)
@@ -152,7 +152,7 @@ async def accept_fallback(call: CallDep, chains: ChainsDep, repair_id: RepairId)
     Repeating the request changes nothing.
     """
     repair = await _get_visible_repair(call, chains, repair_id)
-    return json_response(await _repair_document(call, await chains.accept_fallback(repair)))
+    return json_response(await _build_repair_document(call, await chains.accept_fallback(repair)))
 
 
 @repairs.get("/repairs/{id}/rules", responses=_RULES, response_class=Response)
@@ -173,7 +173,7 @@ async def get_repair_step(call: CallDep, chains: ChainsDep, repair_id: RepairId,
     if step is None:
         message = f"this repair has no provider answer {number} (edited code has no prompt)"
         raise RequestError("not_found", message)
-    return json_response(step_document(step))
+    return json_response(to_step_document(step))
 
 
 @repairs.get("/repairs/{id}/events", responses=_REPAIR_EVENTS, response_class=Response)
@@ -184,7 +184,7 @@ async def follow_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -
     """
     repair = await _get_visible_repair(call, chains, repair_id)
     changes = _stream_repair_changes(
-        chains.follow(repair.chain_id), repair.id, await _get_record_ids(call, repair)
+        chains.follow(repair.chain_id), repair.id, await _fetch_record_ids(call, repair)
     )
     return EventStream(changes, heartbeat_s=call.limits.heartbeat_s)
 
@@ -200,7 +200,7 @@ async def _stream_repair_changes(
             if repair is None or repair == shown:
                 continue
             number, shown = number + 1, repair
-            yield repair_event(number, repair, record)
+            yield to_repair_event(number, repair, record)
             if repair.outcome is not None:  # a generation can continue with a hint
                 return
 
@@ -214,9 +214,9 @@ async def count_answers(
     kind: Annotated[str | None, Query(max_length=64, description="Only answers of this kind.")] = None,
 ) -> Response:
     """Count providers' answers and their results by kind, provider and week; all users' for operators."""
-    since = get_first_monday(datetime.now(UTC), weeks)
+    since = get_first_week_start(datetime.now(UTC), weeks)
     counts = await chains.count_answers(uid=call.visible_uid, since=since, kind=kind)
-    return json_response(answers_document(counts, since))
+    return json_response(to_answers_document(counts, since))
 
 
 @generations.post(
@@ -227,7 +227,7 @@ async def start_generation(request: Request, call: CallDep, chains: ChainsDep) -
     wanted = await read_model(request, call, GenerationBody)
     chain = await chains.start_generation(GenerationTerms(**wanted.model_dump()), call.caller.peer)
     headers = {"Location": f"/v1/generations/{chain.id}"}
-    return json_response(await _generation_document(call, chains, chain), status=202, headers=headers)
+    return json_response(await _build_generation_document(call, chains, chain), status=202, headers=headers)
 
 
 @generations.get("", responses=_GENERATION_LIST)
@@ -237,7 +237,7 @@ async def list_generations(
     """List generations without contexts, newest first."""
     found = await chains.list_generations(uid=call.visible_uid, before=cursor, limit=limit)
     more = found[-1].id if len(found) == limit else None
-    page = [await _generation_document(call, chains, chain, listed=True) for chain in found]
+    page = [await _build_generation_document(call, chains, chain, listed=True) for chain in found]
     return json_response(GenerationPageDocument.model_construct(generations=page, next_cursor=more))
 
 
@@ -245,7 +245,7 @@ async def list_generations(
 async def get_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
     """Return one generation with its attempts."""
     chain = await _get_visible_generation(call, chains, generation_id)
-    return json_response(await _generation_document(call, chains, chain))
+    return json_response(await _build_generation_document(call, chains, chain))
 
 
 @generations.get("/{id}/steps/{number}", responses=_STEP)
@@ -256,7 +256,7 @@ async def get_generation_step(
     step = await chains.step(await _get_visible_generation(call, chains, generation_id), number)
     if step is None:
         raise RequestError("not_found", f"this generation has no answer {number}")
-    return json_response(step_document(step))
+    return json_response(to_step_document(step))
 
 
 @generations.post("/{id}/cancel", status_code=202, responses=_GENERATION_CANCELLED)
@@ -264,7 +264,7 @@ async def cancel_generation(call: CallDep, chains: ChainsDep, generation_id: Gen
     """Cancel a generation and its running attempt."""
     chain = await _get_visible_generation(call, chains, generation_id)
     await chains.cancel(chain)
-    return json_response(await _generation_document(call, chains, chain), status=202)
+    return json_response(await _build_generation_document(call, chains, chain), status=202)
 
 
 @generations.post(
@@ -284,7 +284,7 @@ async def hint_generation(
         message = "the attempt's user or kind differs from the generation's"
         raise RequestError("invalid", message, field="attempt_id")
     chain = await chains.hint(chain, wanted.hint, call.caller.peer.uid, attempt=attempt)
-    return json_response(await _generation_document(call, chains, chain), status=202)
+    return json_response(await _build_generation_document(call, chains, chain), status=202)
 
 
 @generations.post(
@@ -300,7 +300,7 @@ async def approve_generation(
         raise RequestError("library.not_validated", "the generation has no validated attempt")
     attempt = await call.attempt(chain.last_attempt_id)
     entry = await call.library.approve(attempt, wanted.name, call.caller.peer.uid)
-    return raw_json_response(library_entry_body(entry))
+    return build_raw_json_response(serialize_library_entry(entry))
 
 
 @generations.get("/{id}/events", responses=_GENERATION_EVENTS, response_class=Response)
@@ -320,20 +320,20 @@ async def _stream_generation_changes(call: Call, chains: Chains, chain_id: str) 
             number += 1
             counted = _count_answers(view.chain)
             if view.heard not in {"", heard} and counted == shown:
-                yield generation_event(number, "answer", _build_answer_progress(heard, view.heard))
+                yield to_generation_event(number, "answer", _build_answer_progress(heard, view.heard))
                 heard = view.heard
                 continue
             heard, shown = "", counted
             kind, known = _choose_event_kind(view.chain, counted, known), counted
-            yield generation_event(
-                number, kind, to_plain(await _generation_document(call, chains, view.chain))
+            yield to_generation_event(
+                number, kind, to_plain(await _build_generation_document(call, chains, view.chain))
             )
             attempt_id = view.chain.last_attempt_id
             if view.chain.outcome is None and attempt_id is not None and attempt_id not in staged:
                 async for body in _follow_stages(call, attempt_id):
                     staged.add(attempt_id)
                     number += 1
-                    yield generation_event(number, "stage", body)
+                    yield to_generation_event(number, "stage", body)
 
 
 def _choose_event_kind(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
@@ -394,22 +394,24 @@ async def _get_visible_generation(call: Call, chains: Chains, generation_id: str
     return chain
 
 
-async def _get_record_ids(call: Call, repair: Repair) -> Mapping[str, str]:
+async def _fetch_record_ids(call: Call, repair: Repair) -> Mapping[str, str]:
     """Return the ids under which the kind of a repair stores the repair."""
     records = call.service.records.get(repair.kind)
-    return await records.belongs_to(repair.attempt_id) if isinstance(records, GroupNamer) else {}
+    return await records.find_groups(repair.attempt_id) if isinstance(records, GroupNamer) else {}
 
 
-async def _repair_document(call: Call, repair: Repair, diffs: Sequence[str | None] = ()) -> RepairDocument:
-    return repair_document(repair, diffs, await _get_record_ids(call, repair))
+async def _build_repair_document(
+    call: Call, repair: Repair, diffs: Sequence[str | None] = ()
+) -> RepairDocument:
+    return repair_document(repair, diffs, await _fetch_record_ids(call, repair))
 
 
 async def _build_repair_page(call: Call, found: Sequence[Repair], next_cursor: str | None) -> Response:
-    page = [await _repair_document(call, repair) for repair in found]
+    page = [await _build_repair_document(call, repair) for repair in found]
     return json_response(RepairPageDocument.model_construct(repairs=page, next_cursor=next_cursor))
 
 
-async def _generation_document(
+async def _build_generation_document(
     call: Call, chains: Chains, chain: Chain, *, listed: bool = False
 ) -> GenerationDocument:
     ran = [draft.attempt_id for draft in chain.drafts if draft.attempt_id is not None]

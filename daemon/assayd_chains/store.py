@@ -34,7 +34,7 @@ from assayd.store.tables import (
     to_micros,
 )
 from assayd_chains.answer_counts import AnswerCounts, count_answers
-from assayd_chains.documents import generation_message
+from assayd_chains.documents import build_generation_message
 from assayd_chains.model import (
     UNUSABLE,
     Answer,
@@ -63,11 +63,11 @@ class DatabaseChainStore:
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
         self._outbox = Outbox(access)
-        self._inserts = {table.name: access.build_insert_or_nothing(table) for table in _STEPS.values()}
+        self._inserts = {table.name: access.build_insert_or_ignore(table) for table in _STEPS.values()}
 
     async def save(self, chain: Chain) -> None:
         """Record the current state of a chain durably, with the webhook message if the chain has ended."""
-        message = generation_message(chain)
+        message = build_generation_message(chain)
         known_end = select(generations.c.finished_at).where(generations.c.id == chain.id)
 
         def apply(connection: Connection) -> None:
@@ -168,28 +168,32 @@ class DatabaseChainStore:
             draft: whether the answer is a draft for a generation's request.
         """
         table = _STEPS[draft]
-        values = {_owner_column(table).name: owner_id, **_build_step_values(step)}
+        values = {_get_owner_column(table).name: owner_id, **_build_step_values(step)}
         insert_new = self._inserts[table.name]
         await self._access.write(lambda connection: connection.execute(insert_new, values).close())
 
     async def step(self, owner_id: str, number: int, *, draft: bool) -> ProviderStep | None:
         """Return the answer with this number and its prompt, or None if the answer doesn't exist."""
         table = _STEPS[draft]
-        wanted = select(table).where(_owner_column(table) == owner_id, table.c.number == number)
+        wanted = select(table).where(_get_owner_column(table) == owner_id, table.c.number == number)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
-        return None if row is None else _read_step(row)
+        return None if row is None else _step_from_row(row)
 
     async def _fetch_repairs(self, statement: Statement) -> Sequence[Repair]:
-        return await self._access.read(lambda connection: _read_repairs(connection, statement))
+        return await self._access.read(lambda connection: _fetch_repairs_with_fixes(connection, statement))
 
     async def _fetch_generations(self, statement: Statement) -> Sequence[Chain]:
         def fetch(connection: Connection) -> Sequence[Chain]:
             rows = connection.execute(statement).mappings().all()
             drafts = {row["id"]: json.loads(row["drafts"]) for row in rows}
             ids = [one["repair_id"] for some in drafts.values() for one in some if one["repair_id"]]
-            found = _read_repairs(connection, select(repairs).where(repairs.c.id.in_(ids))) if ids else []
+            found = (
+                _fetch_repairs_with_fixes(connection, select(repairs).where(repairs.c.id.in_(ids)))
+                if ids
+                else []
+            )
             by_id = {repair.id: repair for repair in found}
-            return [_read_generation(row, drafts[row["id"]], by_id) for row in rows]
+            return [_generation_from_row(row, drafts[row["id"]], by_id) for row in rows]
 
         return await self._access.read(fetch)
 
@@ -198,7 +202,7 @@ _STEPS = {True: generation_steps, False: repair_steps}
 """The table of the answers to words, and that of fixes; the first column names what they belong to."""
 
 
-def _owner_column(table: Table) -> Any:
+def _get_owner_column(table: Table) -> Any:
     return next(iter(table.c))
 
 
@@ -223,14 +227,14 @@ def _save_repair(connection: Connection, repair: Repair) -> None:
         connection.execute(insert(repair_fixes), [_build_fix_values(repair.id, fix) for fix in repair.fixes])
 
 
-def _read_repairs(connection: Connection, statement: Statement) -> list[Repair]:
+def _fetch_repairs_with_fixes(connection: Connection, statement: Statement) -> list[Repair]:
     rows = connection.execute(statement).mappings().all()
     ids = [row["id"] for row in rows]
     fixes = select(repair_fixes).where(repair_fixes.c.repair_id.in_(ids)).order_by(repair_fixes.c.number)
     by_repair: dict[str, list[Answer]] = {}
     for row in connection.execute(fixes).mappings():
-        by_repair.setdefault(row["repair_id"], []).append(_read_fix(row))
-    return [_read_repair(row, by_repair.get(row["id"], [])) for row in rows]
+        by_repair.setdefault(row["repair_id"], []).append(_fix_from_row(row))
+    return [_repair_from_row(row, by_repair.get(row["id"], [])) for row in rows]
 
 
 def _build_repair_values(repair: Repair) -> Values:
@@ -250,13 +254,13 @@ def _build_repair_values(repair: Repair) -> Values:
         "hint": repair.hint,
         "granted_by": repair.granted_by,
         "generation_id": repair.generation_id,
-        "outcome": None if repair.outcome is None else repair.outcome.repair_word,
+        "outcome": None if repair.outcome is None else repair.outcome.repair_outcome_name,
         "detail": repair.detail,
         "fallback": None if repair.fallback is None else json.dumps(repair.fallback, sort_keys=True),
     }
 
 
-def _read_repair(row: RowMapping, fixes: Sequence[Answer]) -> Repair:
+def _repair_from_row(row: RowMapping, fixes: Sequence[Answer]) -> Repair:
     failure = Failure(
         attempt_id=row["attempt_id"],
         at=from_micros(row["started_at"]),
@@ -277,7 +281,7 @@ def _read_repair(row: RowMapping, fixes: Sequence[Answer]) -> Repair:
         granted_by=row["granted_by"],
         generation_id=row["generation_id"],
         fallback=None if row["fallback"] is None else json.loads(row["fallback"]),
-        outcome=None if row["outcome"] is None else Outcome.from_repair_word(row["outcome"]),
+        outcome=None if row["outcome"] is None else Outcome.from_repair_outcome_name(row["outcome"]),
         detail=row["detail"],
         finished_at=read_moment(row["finished_at"]),
     )
@@ -305,7 +309,7 @@ def _build_fix_values(repair_id: str, fix: Answer) -> Values:
     }
 
 
-def _read_fix(row: RowMapping) -> Answer:
+def _fix_from_row(row: RowMapping) -> Answer:
     unusable = row["cause"] == UNUSABLE
     return Answer(
         number=row["number"],
@@ -323,7 +327,7 @@ def _read_fix(row: RowMapping) -> Answer:
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
         cause=None if unusable else row["cause"],
         fingerprint=row["fingerprint"],
-        usage=_read_cost(row),
+        usage=_cost_from_row(row),
     )
 
 
@@ -377,17 +381,17 @@ def _build_draft_values(draft: Answer, number: int, each: ChainRound) -> Values:
     }
 
 
-def _read_generation(row: RowMapping, drafts: Sequence[Any], found: Mapping[str, Repair]) -> Chain:
+def _generation_from_row(row: RowMapping, drafts: Sequence[Any], found: Mapping[str, Repair]) -> Chain:
     peer = Peer(uid=row["uid"], gid=row["gid"], pid=row["pid"])
     grants = [
         BudgetGrant(uid=one["uid"], at=from_micros(one["at"]), hint=one["hint"])
         for one in json.loads(row["grants"])
     ]
     rounds = [
-        _read_round(grant, [one for one in drafts if one["grant"] == number], found)
+        _round_from_rows(grant, [one for one in drafts if one["grant"] == number], found)
         for number, grant in enumerate((None, *grants))
     ]
-    rounds[-1] = _complete_newest(row, rounds[-1])
+    rounds[-1] = _complete_newest_round(row, rounds[-1])
     repair = found.get(rounds[-1].repair_id or "")
     return Chain(
         id=row["id"],
@@ -409,11 +413,13 @@ def _read_generation(row: RowMapping, drafts: Sequence[Any], found: Mapping[str,
     )
 
 
-def _read_round(grant: BudgetGrant | None, drafts: Sequence[Any], found: Mapping[str, Repair]) -> ChainRound:
+def _round_from_rows(
+    grant: BudgetGrant | None, drafts: Sequence[Any], found: Mapping[str, Repair]
+) -> ChainRound:
     repair_id = next((one["repair_id"] for one in drafts if one["repair_id"] is not None), None)
     follows = drafts[0]["parent_id"] if drafts else None
     begun = ChainRound(
-        grant=grant, follows=follows, drafts=tuple(map(_read_draft, drafts)), repair_id=repair_id
+        grant=grant, follows=follows, drafts=tuple(map(_draft_from_row, drafts)), repair_id=repair_id
     )
     repair = found.get(repair_id or "")
     if repair is None:
@@ -429,7 +435,7 @@ def _read_round(grant: BudgetGrant | None, drafts: Sequence[Any], found: Mapping
     )
 
 
-def _complete_newest(row: RowMapping, newest: ChainRound) -> ChainRound:
+def _complete_newest_round(row: RowMapping, newest: ChainRound) -> ChainRound:
     """Return the newest round with the values from the row of its generation."""
     if not newest.drafts:
         newest = replace(newest, follows=row["attempt_id"])
@@ -443,7 +449,7 @@ def _complete_newest(row: RowMapping, newest: ChainRound) -> ChainRound:
     )
 
 
-def _read_draft(found: Mapping[str, Any]) -> Answer:
+def _draft_from_row(found: Mapping[str, Any]) -> Answer:
     return Answer(
         number=found["number"],
         strategy=Strategy.WRITE,
@@ -456,7 +462,7 @@ def _read_draft(found: Mapping[str, Any]) -> Answer:
         attempt_id=found["attempt_id"],
         verdict=None if found["verdict"] is None else Verdict(found["verdict"]),
         cause=found["cause"],
-        usage=_read_cost(found),
+        usage=_cost_from_row(found),
     )
 
 
@@ -480,7 +486,7 @@ def _build_step_values(step: ProviderStep) -> Values:
     }  # fmt: skip
 
 
-def _read_step(row: RowMapping) -> ProviderStep:
+def _step_from_row(row: RowMapping) -> ProviderStep:
     found = json.loads(row["reply"])
     return ProviderStep(
         number=row["number"],
@@ -493,7 +499,7 @@ def _read_step(row: RowMapping) -> ProviderStep:
             files=found["files"],
             steps=tuple(found["steps"]),
             reason=found["reason"],
-            usage=_read_cost(found),
+            usage=_cost_from_row(found),
             text=row["answer"],
             question=found.get("question", ""),
         ),
@@ -508,7 +514,7 @@ def _build_cost_values(usage: ReplyCost) -> Values:
     }
 
 
-def _read_cost(found: Mapping[Any, Any]) -> ReplyCost:
+def _cost_from_row(found: Mapping[Any, Any]) -> ReplyCost:
     return ReplyCost(
         input_tokens=found["input_tokens"], output_tokens=found["output_tokens"], took_s=found["took_s"]
     )

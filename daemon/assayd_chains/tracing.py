@@ -11,17 +11,17 @@ from typing import Protocol
 
 import structlog
 
-from assayd.attempts.execution import loggable_error_name
-from assayd.log import trace_log_fields
+from assayd.attempts.execution import get_loggable_error_name
+from assayd.log import build_trace_log_fields
 from assayd.model.trace_context import TraceContext, parse_text
-from assayd.ports.tracing import NO_SPAN, Span, TraceOrigin, Tracing, continue_trace, trace_origin
+from assayd.ports.tracing import NO_SPAN, Span, TraceOrigin, Tracing, continue_trace, get_trace_origin
 from assayd_chains.model import Chain, Strategy
 
 LEFT = "chain.left"
 """The error of a span whose chain the next run of the daemon goes on with."""
 
 
-class Traces(Protocol):
+class TraceContextSource(Protocol):
     """A source of the trace contexts of attempts."""
 
     async def trace(self, attempt_id: str) -> str | None:
@@ -46,9 +46,9 @@ class ChainSpans:
     def _innermost(self) -> Span:
         return self._chain if self._repair is NO_SPAN else self._repair
 
-    async def begin(self, chain: Chain, tracing: Tracing, attempts: Traces) -> None:
+    async def begin(self, chain: Chain, tracing: Tracing, attempts: TraceContextSource) -> None:
         """Begin the chain's span in the caller's trace or, without one, in the last attempt's trace."""
-        parent = trace_origin().context
+        parent = get_trace_origin().context
         if parent is None and tracing.is_on and chain.last_attempt_id is not None:
             parent = parse_text(await attempts.trace(chain.last_attempt_id))
         name = "repair" if chain.words is None else "generation"
@@ -62,7 +62,7 @@ class ChainSpans:
         origin = TraceOrigin(context=self.context)
         with (
             continue_trace(origin),
-            structlog.contextvars.bound_contextvars(**trace_log_fields(self.context)),
+            structlog.contextvars.bound_contextvars(**build_trace_log_fields(self.context)),
         ):
             yield
 
@@ -74,7 +74,7 @@ class ChainSpans:
         try:
             yield span
         except BaseException as problem:
-            error = loggable_error_name(problem)
+            error = get_loggable_error_name(problem)
             raise
         finally:
             span.end(error)
@@ -104,7 +104,7 @@ class ChainSpans:
         ended = [each for each in chain.repairs if each.id == self._repair_id] if chain is not None else []
         outcome = ended[0].outcome if ended else None
         facts = {
-            "outcome": outcome.repair_word if outcome is not None else None,
+            "outcome": outcome.repair_outcome_name if outcome is not None else None,
             "answers": len(ended[0].fixes) if ended else None,
         }
         self._repair.end(error, **facts)

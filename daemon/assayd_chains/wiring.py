@@ -19,11 +19,11 @@ from assayd.ports.clock import Clock, IdSource
 from assayd.settings import RepairProvider, Settings
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore
-from assayd.wiring import Basics
+from assayd.wiring import CoreParts
 from assayd_chains.attempts import DaemonAttempts, ReadDocuments, build_attachments
 from assayd_chains.chains import ChainLimits, Chains, RepairRequests
-from assayd_chains.fitting import AnswerFitter
-from assayd_chains.loop import ChainLoop
+from assayd_chains.fitting import AnswerApplier
+from assayd_chains.loop import ChainRunner
 from assayd_chains.provider import Provider
 from assayd_chains.providers import anthropic, gemini, openai, rules
 from assayd_chains.providers.answers import ModelAccount
@@ -50,7 +50,7 @@ class ProviderWing:
 
     def join(
         self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: IdSource
-    ) -> RecordedChains:
+    ) -> StoredChainParts:
         """Build those parts of the package that need only the database."""
         chosen = self._settings.repair
         limits = ChainLimits(
@@ -63,10 +63,10 @@ class ProviderWing:
         requests = RepairRequests(
             store=store, providers=frozenset(self._providers), clock=clock, ids=ids, limits=limits
         )
-        return RecordedChains(store, jobs, requests, self._providers, limits)
+        return StoredChainParts(store, jobs, requests, self._providers, limits)
 
 
-class RecordedChains:
+class StoredChainParts:
     """The stored chains before any chain runs. Implements `wiring.chains.ChainParts`."""
 
     def __init__(
@@ -89,7 +89,7 @@ class RecordedChains:
 
     async def begin(
         self,
-        basics: Basics,
+        basics: CoreParts,
         stack: AsyncExitStack,
         *,
         admission: Admission,
@@ -100,7 +100,7 @@ class RecordedChains:
         attempts = DaemonAttempts(
             admission=admission, scheduler=scheduler, jobs=self._jobs, documents=documents
         )
-        fitter = AnswerFitter(
+        fitter = AnswerApplier(
             attempts=attempts,
             analyst=basics.analyst,
             kinds=basics.kinds,
@@ -108,7 +108,7 @@ class RecordedChains:
             source_bytes=basics.settings.caps.source_bytes,
             questions=basics.settings.repair.questions,
         )
-        loop = ChainLoop(
+        loop = ChainRunner(
             attempts=attempts,
             store=self._store,
             fitter=fitter,

@@ -77,13 +77,13 @@ def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -
     if options.socket and options.server:
         raise RequestError("usage", "--socket and --server name different daemons; use one of them")
     if options.server:
-        return _choose_server(options.server, "--server", options, environ)
-    _refuse_unused_files(options, environ)
+        return _build_server_choice(options.server, "--server", options, environ)
+    _reject_unused_files(options, environ)
     if options.socket or not environ.get("ASSAY_SERVER"):
         return find_socket(str(options.socket) if options.socket else None, environ)
     if environ.get("ASSAY_SOCKET"):
         raise RequestError("usage", "ASSAY_SOCKET and ASSAY_SERVER name different daemons; unset one of them")
-    return _choose_server(environ["ASSAY_SERVER"], "ASSAY_SERVER", options, environ)
+    return _build_server_choice(environ["ASSAY_SERVER"], "ASSAY_SERVER", options, environ)
 
 
 def find_socket(named: str | None = None, environ: Mapping[str, str] = os.environ) -> SocketChoice:
@@ -100,14 +100,14 @@ def find_socket(named: str | None = None, environ: Mapping[str, str] = os.enviro
     return SocketChoice(path=SYSTEM_SOCKET, source="the default")
 
 
-def _refuse_unused_files(options: AddressOptions, environ: Mapping[str, str]) -> None:
+def _reject_unused_files(options: AddressOptions, environ: Mapping[str, str]) -> None:
     if (options.token_file or options.ca_file) and (options.socket or not environ.get("ASSAY_SERVER")):
         given = "--token-file" if options.token_file else "--ca-file"
         message = f"{given} applies only to a server; add --server URL"
         raise RequestError("usage", message)
 
 
-def _choose_server(
+def _build_server_choice(
     url: str, source: str, options: AddressOptions, environ: Mapping[str, str]
 ) -> ServerChoice:
     host, port = _parse_url(url, source)

@@ -70,7 +70,7 @@ class LineReader:
             self._rest = [following]
 
 
-def create_reader(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
+def create_decoder(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
     """Return the reader for a type of answer. The reader ignores fields added by newer daemons."""
     from pydantic import TypeAdapter, ValidationError
 
@@ -87,7 +87,7 @@ def create_reader(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
     return read
 
 
-def raise_error(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
+def raise_response_error(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
     """Raise the error that an unsuccessful answer reports. Header names must be lowercase."""
     try:
         error = json.loads(body)["error"]
@@ -102,7 +102,7 @@ def raise_error(status: int, headers: Mapping[str, str], body: bytes) -> NoRetur
     raise raised
 
 
-def require_socket(address: Address) -> None:
+def require_existing_socket(address: Address) -> None:
     """Raise Unreachable if the socket doesn't exist; the HTTP library would leak a socket."""
     if not isinstance(address, SocketChoice):
         return

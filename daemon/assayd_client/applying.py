@@ -41,7 +41,7 @@ Parts = tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file, or a path that can't be read or submitted, together with an error code and a message."""
 
     path: str
@@ -56,7 +56,7 @@ class TreeWalk:
     tree: Path
     links: int = 0
 
-    def files(self, after: str | None = None) -> Iterator[Found]:
+    def files(self, after: str | None = None) -> Iterator[FoundFile]:
         """Yield every file in order, or only the files that follow the path `after` of an earlier walk."""
         yield from self._walk_below(str(self.tree), None if after is None else self._split_path(after))
 
@@ -64,7 +64,7 @@ class TreeWalk:
         inner = os.fsencode(path).removeprefix(os.fsencode(str(self.tree))).lstrip(b"/")
         return tuple(inner.split(b"/"))
 
-    def _walk_below(self, top: str, after: Parts | None) -> Iterator[Found]:
+    def _walk_below(self, top: str, after: Parts | None) -> Iterator[FoundFile]:
         waiting: list[tuple[str, Parts | None, bool]] = [(top, after, True)]
         while waiting:
             path, rest, is_folder = waiting.pop()
@@ -74,7 +74,7 @@ class TreeWalk:
             try:
                 inner = self._list_sorted_entries(path, rest)
             except OSError as error:
-                yield Found(path, "folder.unreadable", error.strerror or "unreadable")
+                yield FoundFile(path, "folder.unreadable", error.strerror or "unreadable")
                 continue
             waiting += reversed(inner)
 
@@ -97,13 +97,13 @@ class TreeWalk:
         return found
 
 
-def _check_path(path: str) -> Found:
+def _check_path(path: str) -> FoundFile:
     if any("\ud800" <= character <= "\udfff" for character in path):
-        return Found(path, "path.not_utf8", "the name isn't valid UTF-8")
+        return FoundFile(path, "path.not_utf8", "the name isn't valid UTF-8")
     if len(path) > SAMPLE_PATH_CHARS:
         message = f"the path has {len(path)} characters; the limit is {SAMPLE_PATH_CHARS}"
-        return Found(path, "path.too_long", message)
-    return Found(path)
+        return FoundFile(path, "path.too_long", message)
+    return FoundFile(path)
 
 
 AT_ONCE = 3
@@ -118,7 +118,7 @@ _UNFINISHED = {"error", "skipped"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class PathResult:
     """The result of an extractor for one path, which is a dict or an error."""
 
     path: str
@@ -152,28 +152,28 @@ class Applied:
         return {"path": shown, **exact, "entry": entry, "error": error}
 
 
-def parse_path_result(document: Document) -> Applied:
-    """Return the result from an object of `Applied.document`.
+def parse_path_result(document: Document) -> PathResult:
+    """Return the result from an object of `PathResult.document`.
 
     Raises: KeyError, TypeError, ValueError.
     """
     path = os.fsdecode(b64decode(document["path_base64"])) if "path_base64" in document else document["path"]
     if "error" not in document:
-        return Applied(path=path, result=document["result"])
-    return Applied(path=path, **document["error"])
+        return PathResult(path=path, result=document["result"])
+    return PathResult(path=path, **document["error"])
 
 
 def applied(
-    client: PlainClient, entry: Document, found: Iterable[Found], *, at_once: int = AT_ONCE
-) -> Iterator[list[Applied]]:
+    client: PlainClient, entry: Document, found: Iterable[FoundFile], *, at_once: int = AT_ONCE
+) -> Iterator[list[PathResult]]:
     """Yield the results of an entry for all paths, in the order of the paths.
 
     A few attempts run concurrently. They are cancelled if the caller stops the iteration.
 
     Raises: RequestError ``extractor.kind``, ``extractor.refused``; ClientError.
     """
-    run = _ApplyRun(client, entry)
-    waiting: deque[Future[list[Applied]]] = deque()
+    run = _ExtractorRun(client, entry)
+    waiting: deque[Future[list[PathResult]]] = deque()
     with ThreadPoolExecutor(at_once) as pool:
         try:
             for share in _split_paths(found):
@@ -188,8 +188,8 @@ def applied(
                 future.cancel()
 
 
-def _split_paths(found: Iterable[Found]) -> Iterator[list[Found]]:
-    share: list[Found] = []
+def _split_paths(found: Iterable[FoundFile]) -> Iterator[list[FoundFile]]:
+    share: list[FoundFile] = []
     chars = 0
     for one in found:
         if len(share) == APPLIED_PATHS or chars > ATTEMPT_CHARS:
@@ -201,7 +201,7 @@ def _split_paths(found: Iterable[Found]) -> Iterator[list[Found]]:
         yield share
 
 
-class _ApplyRun:
+class _ExtractorRun:
     """A run of an extractor, which submits its attempts from several threads."""
 
     def __init__(self, client: PlainClient, entry: Document) -> None:
@@ -226,9 +226,9 @@ class _ApplyRun:
             with suppress(ClientError):  # it has ended, or the daemon is unavailable
                 self._client.cancel(attempt_id)
 
-    def results(self, share: Sequence[Found]) -> list[Applied]:
+    def results(self, share: Sequence[FoundFile]) -> list[PathResult]:
         """Return the results of a group of paths, in the order of the paths."""
-        known = {one.path: Applied(path=one.path, code=one.code, message=one.message) for one in share}
+        known = {one.path: PathResult(path=one.path, code=one.code, message=one.message) for one in share}
         paths = [one.path for one in share if one.code is None]
         if paths:
             known.update(self._run_cases(paths, "paths"))
@@ -237,7 +237,7 @@ class _ApplyRun:
                 known.update(self._run_cases(again[start : start + SAMPLE_PATHS], "sample_paths"))
         return [known[one.path] for one in share]
 
-    def _run_cases(self, paths: Sequence[str], field: str) -> dict[str, Applied]:
+    def _run_cases(self, paths: Sequence[str], field: str) -> dict[str, PathResult]:
         attempt = self._submit_and_wait(paths, field)
         report = attempt["report"] or {}
         ran = report.get("runtime_results")
@@ -247,7 +247,7 @@ class _ApplyRun:
             raise RequestError("extractor.refused", f"{message} (attempt {attempt['id']})")
         if ran is None:
             why = attempt["error"] or {"code": attempt["verdict"], "message": "the attempt has no results"}
-            return {path: Applied(path=path, code=why["code"], message=why["message"]) for path in paths}
+            return {path: PathResult(path=path, code=why["code"], message=why["message"]) for path in paths}
         final = field == "sample_paths"
         return {case["name"]: _build_path_result(case, final=final) for case in ran["cases"]}
 
@@ -276,13 +276,13 @@ class _ApplyRun:
         return {"id": attempt_id, "verdict": "cancelled", "report": None, "error": None}
 
 
-def _build_path_result(case: Document, *, final: bool) -> Applied:
+def _build_path_result(case: Document, *, final: bool) -> PathResult:
     if case["status"] == "passed":
-        return Applied(path=case["name"], result=case["result"])
+        return PathResult(path=case["name"], result=case["result"])
     if case["status"] in _UNFINISHED and not final:
         code = case["status"]
     elif case["cause"] == "completed":
         code = case["error_type"] or "result.not_dict"
     else:
         code = case["error_type"] or case["cause"] or case["status"]
-    return Applied(path=case["name"], code=code, message=case["message"] or "", line=case["line"])
+    return PathResult(path=case["name"], code=code, message=case["message"] or "", line=case["line"])

@@ -13,7 +13,13 @@ import anyio
 from anyio.abc import ByteStream, UNIXSocketStream
 
 from assayd_client.address import Address, ServerChoice, Target, find_daemon
-from assayd_client.answers import EventReader, LineReader, StreamEvent, create_reader, require_socket
+from assayd_client.answers import (
+    EventReader,
+    LineReader,
+    StreamEvent,
+    create_decoder,
+    require_existing_socket,
+)
 from assayd_client.exchange import CONNECT_S, PIECE_BYTES, Exchange, connect_unix, translate_connection_errors
 from assayd_client.requests import SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
@@ -49,41 +55,43 @@ class AsyncClient(Verbs):
 
     async def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return its answer as a document."""
-        return create_reader(ask.reads)(await self.send_for_content(ask))
+        return create_decoder(ask.reads)(await self.send_for_content(ask))
 
     async def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
         """Send a request and return its answer as unprocessed bytes."""
-        return b"".join([piece async for piece in self._pieces(ask, ask.timeout_s)])
+        return b"".join([piece async for piece in self._iter_response_chunks(ask, ask.timeout_s)])
 
     async def send_for_events(self, ask: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
         """Send a request and yield the events of its answer as they arrive."""
         reader = EventReader()
-        async with aclosing(self._pieces(ask, SILENCE_S)) as pieces:
+        async with aclosing(self._iter_response_chunks(ask, SILENCE_S)) as pieces:
             async for piece in pieces:
                 for event in reader.feed(piece):
                     yield event
 
     async def send_for_lines(self, ask: ClientRequest[Any]) -> AsyncIterator[Any]:
         """Send a request and yield the documents of its answer, one per line, as they arrive."""
-        reader = LineReader(create_reader(ask.reads))
-        async with aclosing(self._pieces(ask, ask.wait_s)) as pieces:
+        reader = LineReader(create_decoder(ask.reads))
+        async with aclosing(self._iter_response_chunks(ask, ask.wait_s)) as pieces:
             async for piece in pieces:
                 for document in reader.feed(piece):
                     yield document
 
-    async def _pieces(self, ask: ClientRequest[Any], silence_s: float) -> AsyncGenerator[bytes, None]:
+    async def _iter_response_chunks(
+        self, ask: ClientRequest[Any], silence_s: float
+    ) -> AsyncGenerator[bytes, None]:
         """Send a request and yield the pieces of its answer as they arrive."""
-        require_socket(self.address)
+        require_existing_socket(self.address)
         exchange = Exchange(ask, self.address)
         with translate_connection_errors(self.address):
             async with _open_connection(self.address) as connection:
-                await _send(connection, exchange, ask)
+                await _send_request(connection, exchange, ask)
                 while not exchange.is_complete:
-                    for piece in exchange.receive(await _receive(connection, silence_s or None)):
+                    for piece in exchange.receive(await _receive_chunk(connection, silence_s or None)):
                         yield piece
 
 
-async def _send(connection: ByteStream, exchange: Exchange, ask: ClientRequest[Any]) -> None:
+async def _send_request(connection: ByteStream, exchange: Exchange, ask: ClientRequest[Any]) -> None:
     body = ask.body()
     try:
         if not isinstance(body, AsyncIterable):
@@ -92,13 +100,13 @@ async def _send(connection: ByteStream, exchange: Exchange, ask: ClientRequest[A
             return
         await connection.send(exchange.head())
         async for piece in body:
-            await connection.send(exchange.encode_piece(piece))
+            await connection.send(exchange.encode_chunk(piece))
         await connection.send(exchange.end())
     except anyio.BrokenResourceError:
         exchange.stop_sending()
 
 
-async def _receive(connection: ByteStream, silence_s: float | None) -> bytes:
+async def _receive_chunk(connection: ByteStream, silence_s: float | None) -> bytes:
     """Return the next bytes, or empty bytes if the connection is closed. Raises: OSError."""
     try:
         with anyio.fail_after(silence_s):
@@ -112,7 +120,7 @@ async def _receive(connection: ByteStream, silence_s: float | None) -> bytes:
 @asynccontextmanager
 async def _open_connection(address: Address) -> AsyncIterator[ByteStream]:
     with anyio.fail_after(CONNECT_S):
-        connection = await _connect(address)
+        connection = await _open_byte_stream(address)
     try:
         yield connection
     finally:
@@ -135,7 +143,7 @@ async def _connect_unix(path: Path) -> ByteStream:
     return await UNIXSocketStream.from_socket(connection)
 
 
-async def _connect(address: Address) -> ByteStream:
+async def _open_byte_stream(address: Address) -> ByteStream:
     if not isinstance(address, ServerChoice):
         return await _connect_unix(address.path)
     from assayd_client.secure import get_tls_context

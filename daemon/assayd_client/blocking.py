@@ -10,7 +10,14 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from assayd_client.address import Address, ServerChoice, Target, find_daemon
-from assayd_client.answers import EventReader, LineReader, Read, StreamEvent, create_reader, require_socket
+from assayd_client.answers import (
+    EventReader,
+    LineReader,
+    Read,
+    StreamEvent,
+    create_decoder,
+    require_existing_socket,
+)
 from assayd_client.requests import SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
 
@@ -42,28 +49,28 @@ class BlockingClient(Verbs):
 
     def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
         """Send a request and return its answer as unprocessed bytes."""
-        return b"".join(self._pieces(ask, ask.timeout_s))
+        return b"".join(self._iter_response_chunks(ask, ask.timeout_s))
 
     def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
         """Send a request and yield the events of its answer as they arrive."""
         reader = EventReader()
-        for piece in self._pieces(ask, SILENCE_S):
+        for piece in self._iter_response_chunks(ask, SILENCE_S):
             yield from reader.feed(piece)
 
     def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
         """Send a request and yield the documents of its answer, one per line, as they arrive."""
         reader = LineReader(self._create_reader(ask))
-        for piece in self._pieces(ask, ask.wait_s):
+        for piece in self._iter_response_chunks(ask, ask.wait_s):
             yield from reader.feed(piece)
 
     def _create_reader(self, ask: ClientRequest[Any]) -> Read:
         raise NotImplementedError
 
-    def _pieces(self, ask: ClientRequest[Any], silence_s: float) -> Iterator[bytes]:
+    def _iter_response_chunks(self, ask: ClientRequest[Any], silence_s: float) -> Iterator[bytes]:
         """Send a request and yield the pieces of its answer as they arrive."""
         from assayd_client.exchange import PIECE_BYTES, Exchange, translate_connection_errors
 
-        require_socket(self.address)
+        require_existing_socket(self.address)
         exchange = Exchange(ask, self.address)
         with (
             translate_connection_errors(self.address),
@@ -89,7 +96,7 @@ class Client(BlockingClient):
     }
 
     def _create_reader(self, ask: ClientRequest[Any]) -> Read:
-        return create_reader(ask.reads)
+        return create_decoder(ask.reads)
 
 
 class PlainClient(BlockingClient):

@@ -20,7 +20,7 @@ from typing import Any
 import h11
 
 from assayd_client.address import Address, ServerChoice
-from assayd_client.answers import connection_lost_error, raise_error
+from assayd_client.answers import connection_lost_error, raise_response_error
 from assayd_client.requests import ClientRequest
 
 PIECE_BYTES = 64 * 2**10
@@ -50,10 +50,10 @@ class Exchange:
         Raises: the same errors as `head`.
         """
         if isinstance(body, bytes):
-            yield self.head() + self.encode_piece(body) + self.end()
+            yield self.head() + self.encode_chunk(body) + self.end()
             return
         yield self.head()
-        yield from map(self.encode_piece, body)
+        yield from map(self.encode_chunk, body)
         yield self.end()
 
     def head(self) -> bytes:
@@ -76,7 +76,7 @@ class Exchange:
             )
         )
 
-    def encode_piece(self, data: bytes) -> bytes:
+    def encode_chunk(self, data: bytes) -> bytes:
         """Return a piece of the body in encoded form."""
         return self._encode_event(h11.Data(data=data))
 
@@ -109,7 +109,7 @@ class Exchange:
                 case h11.ConnectionClosed():
                     raise h11.RemoteProtocolError("closed without an answer")
         if self.is_complete and self._status >= 400:
-            raise_error(self._status, self._headers, b"".join(self._refusal))
+            raise_response_error(self._status, self._headers, b"".join(self._refusal))
 
     def _encode_event(self, event: h11.Event) -> bytes:
         return self._state.send(event) or b""
@@ -174,6 +174,6 @@ def _build_address_headers(address: Address) -> dict[str, str]:
     """Return the headers that requests to this address require."""
     if not isinstance(address, ServerChoice):
         return {"Host": "assayd"}
-    from assayd_client.secure import build_authorization
+    from assayd_client.secure import build_authorization_header
 
-    return {"Host": address.authority, "Authorization": build_authorization(address)}
+    return {"Host": address.authority, "Authorization": build_authorization_header(address)}

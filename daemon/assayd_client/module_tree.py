@@ -28,14 +28,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assayd.did_you_mean import did_you_mean_hint
+from assayd.did_you_mean import format_did_you_mean_hint
 from assayd.errors import RequestError, StoreError
 from assayd.model.policy import REPORT_ONLY
 
 OWN = ".assayd"
 """The folder with the record in a module, and with the lock and the kept versions in a tree."""
 RECORD, ATTESTATION = f"{OWN}/record.json", f"{OWN}/attestation.json"
-MOST_FILES, MOST_BYTES, MOST_DEPTH = 100, 4 * 2**20, 8
+MOST_FILES, MAX_BYTES, MOST_DEPTH = 100, 4 * 2**20, 8
 MOST_ENTRIES, MOST_MODULES, MOST_OWN_BYTES = 1000, 10_000, 2**18
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -49,7 +49,7 @@ Checkpoint = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
+class InstallPermissions:
     """The changes that an installation is allowed to make in addition to installing a newer version."""
 
     new_category: bool = False
@@ -74,7 +74,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
+class InstalledModule:
     """A module as its record describes it. `problems` contains the differences from the files.
 
     `declared` is the name in the current manifest, and `input_digest` is the digest that the daemon would
@@ -125,7 +125,7 @@ def install(
     candidate: Candidate,
     record: Mapping[str, object],
     attestation: bytes | None = None,
-    allowed: Allowed = Allowed(),
+    allowed: InstallPermissions = InstallPermissions(),
     *,
     checkpoint: Checkpoint = lambda _: None,
 ) -> str | None:
@@ -148,28 +148,28 @@ def install(
         content[ATTESTATION] = attestation
     category, platform = candidate.name.split("/")
     slot = f"{category}.{platform}.{record['attempt_id']}"
-    with _translate_errors(), _Tree.open_locked(tree) as held:
+    with _translate_errors(), _ModuleTree.open_locked(tree) as held:
         installed = held.check(candidate, allowed)
-        _write_all(held.own, f"part.{slot}", content, checkpoint)
-        _rename(held.own, f"part.{slot}", held.own, f"new.{slot}", _NOREPLACE)
+        _write_files(held.own, f"part.{slot}", content, checkpoint)
+        _rename_folder(held.own, f"part.{slot}", held.own, f"new.{slot}", _NOREPLACE)
         checkpoint("staged")
         with _open_or_create(held.descriptor, category) as within:
             flag = _NOREPLACE if installed is None else _EXCHANGE
-            _rename(held.own, f"new.{slot}", within, platform, flag)
+            _rename_folder(held.own, f"new.{slot}", within, platform, flag)
             checkpoint("exchanged")
             os.fsync(within)
         held.recover(checkpoint)
     return None if installed is None else installed.version
 
 
-def check(tree: Path, candidate: Candidate, allowed: Allowed = Allowed()) -> None:
+def check(tree: Path, candidate: Candidate, allowed: InstallPermissions = InstallPermissions()) -> None:
     """Ensure that a module can be installed in a tree, without writing anything.
 
     Raises: RequestError ``module.refused``.
     """
     with _translate_errors(), _open_folder(tree) as descriptor:
-        _require_own(descriptor, str(tree))
-        _Tree(descriptor, -1, tree).check(candidate, allowed)
+        _require_owned_folder(descriptor, str(tree))
+        _ModuleTree(descriptor, -1, tree).check(candidate, allowed)
 
 
 def roll_back(tree: Path, name: str) -> tuple[str, str]:
@@ -181,10 +181,10 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
     if _NAME.fullmatch(name) is None:
         raise _refusal_error(f"{name!r} is not CATEGORY/PLATFORM, like weather/open_meteo")
     category, platform = name.split("/")
-    with _translate_errors(), _Tree.open_locked(tree) as held:
+    with _translate_errors(), _ModuleTree.open_locked(tree) as held:
         before = held.get_installed(name)
         if before is None:
-            close = did_you_mean_hint(name, [each.name for each in installed_modules(tree)])
+            close = format_did_you_mean_hint(name, [each.name for each in installed_modules(tree)])
             raise _refusal_error(f"{name} isn't installed in {tree}{close}")
         after = held.kept(name)
         if after is None:
@@ -193,13 +193,13 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
             problems = "; ".join(after.problems)[:500]
             raise _refusal_error(f"{name}: the kept version {after.version} can't be restored: {problems}")
         with _open_subfolder(held.descriptor, category) as within:
-            _rename(held.own, f"kept.{category}.{platform}", within, platform, _EXCHANGE)
+            _rename_folder(held.own, f"kept.{category}.{platform}", within, platform, _EXCHANGE)
             os.fsync(within)
             os.fsync(held.own)
     return before.version, after.version
 
 
-def installed_modules(tree: Path, *, attestations: bool = False) -> list[Installed]:
+def installed_modules(tree: Path, *, attestations: bool = False) -> list[InstalledModule]:
     """Return the modules of a tree by name, each compared with its record.
 
     Entries that aren't modules are included with their problem. Attestations are read only on request.
@@ -210,14 +210,14 @@ def installed_modules(tree: Path, *, attestations: bool = False) -> list[Install
         with suppress(FileNotFoundError):
             own = os.open(OWN, _FOLDER, dir_fd=descriptor)
         try:
-            found = _Tree(descriptor, own, tree).modules()
+            found = _ModuleTree(descriptor, own, tree).modules()
             return list(found) if attestations else [replace(each, attestation=None) for each in found]
         finally:
             if own >= 0:
                 os.close(own)
 
 
-class _Tree:
+class _ModuleTree:
     """An open folder tree of modules.
 
     `own` is the descriptor of the folder with the tree's lock and kept versions, or -1 without such a
@@ -229,10 +229,10 @@ class _Tree:
 
     @classmethod
     @contextmanager
-    def open_locked(cls, path: Path) -> Iterator[_Tree]:
+    def open_locked(cls, path: Path) -> Iterator[_ModuleTree]:
         """Open a tree under an exclusive lock, and complete an installation that was interrupted."""
         with _open_folder(path) as descriptor:
-            _require_own(descriptor, str(path))
+            _require_owned_folder(descriptor, str(path))
             with _open_or_create(descriptor, OWN) as own:
                 lock = os.open(
                     "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own
@@ -255,39 +255,39 @@ class _Tree:
         The folder ``new.CATEGORY.PLATFORM.ATTEMPT`` contains the attempt's version before the exchange and
         the replaced version afterwards.
         """
-        for entry in [name for name in self._list_own_entries() if name.startswith("new.")]:
+        for entry in [name for name in self._list_owned_entries() if name.startswith("new.")]:
             _, category, platform, attempt_id = (*entry.split("."), "", "", "")[:4]
             with _open_subfolder(self.own, entry) as folder:
                 was_exchanged = _read_record(folder).get("attempt_id") != attempt_id
             kept = f"kept.{category}.{platform}"
             if not was_exchanged:
-                _rename(self.own, entry, self.own, f"old.{entry}", _NOREPLACE)
+                _rename_folder(self.own, entry, self.own, f"old.{entry}", _NOREPLACE)
                 continue
-            if kept in self._list_own_entries():
-                _rename(self.own, kept, self.own, f"old.{entry}", _NOREPLACE)
+            if kept in self._list_owned_entries():
+                _rename_folder(self.own, kept, self.own, f"old.{entry}", _NOREPLACE)
                 checkpoint("set aside")
-            _rename(self.own, entry, self.own, kept, _NOREPLACE)
+            _rename_folder(self.own, entry, self.own, kept, _NOREPLACE)
             checkpoint("kept")
         os.fsync(self.own)
-        for entry in self._list_own_entries():
+        for entry in self._list_owned_entries():
             if entry.startswith(("old.", "part.")):
                 shutil.rmtree(entry, dir_fd=self.own)
         checkpoint("cleaned")
 
-    def _list_own_entries(self) -> list[str]:
+    def _list_owned_entries(self) -> list[str]:
         with os.scandir(self.own) as entries:
             return sorted(each.name for each in entries)
 
-    def check(self, candidate: Candidate, allowed: Allowed) -> Installed | None:
+    def check(self, candidate: Candidate, allowed: InstallPermissions) -> InstalledModule | None:
         """Return the module that a candidate would replace. Raises: RequestError ``module.refused``."""
         category, _ = candidate.name.split("/")
         try:
             with _open_subfolder(self.descriptor, category) as within:
-                _require_own(within, f"{self._path}/{category}")
+                _require_owned_folder(within, f"{self._path}/{category}")
         except FileNotFoundError:
             if allowed.new_category:
                 return None
-            close = did_you_mean_hint(
+            close = format_did_you_mean_hint(
                 category, [name for name, is_file in self._list_entries(self.descriptor) if not is_file]
             )
             message = f"{self._path} has no category {category!r}{close}; pass --new-category to create it"
@@ -302,7 +302,7 @@ class _Tree:
             )
         return installed
 
-    def get_installed(self, name: str) -> Installed | None:
+    def get_installed(self, name: str) -> InstalledModule | None:
         """Return an installed module, or None if its folder doesn't exist. Raises: RequestError."""
         category, platform = name.split("/")
         try:
@@ -311,7 +311,7 @@ class _Tree:
                 _open_subfolder(within, platform) as folder,
             ):
                 for each, shown in ((within, category), (folder, name)):
-                    _require_own(each, f"{self._path}/{shown}")
+                    _require_owned_folder(each, f"{self._path}/{shown}")
                 found = _examine_folder(folder, name, self.kept(name))
         except FileNotFoundError:
             return None
@@ -319,7 +319,7 @@ class _Tree:
             raise _refusal_error(f"{self._path}/{name} isn't the module {name}; move it elsewhere")
         return found
 
-    def kept(self, name: str) -> Installed | None:
+    def kept(self, name: str) -> InstalledModule | None:
         """Return the kept version of a module, or None if there isn't one."""
         if self.own < 0:
             return None
@@ -329,7 +329,7 @@ class _Tree:
         except FileNotFoundError:
             return None
 
-    def modules(self) -> Iterator[Installed]:
+    def modules(self) -> Iterator[InstalledModule]:
         """Yield the modules by name, and all stray files. Links are reported but not followed."""
         for category, is_stray in self._list_entries(self.descriptor):
             if is_stray:
@@ -341,14 +341,14 @@ class _Tree:
                         name = f"{category}/{platform}"
                         yield _build_stray_entry(name) if is_file else self._examine_module(within, name)
             except OSError as problem:
-                yield Installed(name=category, version="", problems=(_describe_problem(problem),))
+                yield InstalledModule(name=category, version="", problems=(_describe_problem(problem),))
 
-    def _examine_module(self, within: int, name: str) -> Installed:
+    def _examine_module(self, within: int, name: str) -> InstalledModule:
         try:
             with _open_subfolder(within, name.partition("/")[2]) as folder:
                 return _examine_folder(folder, name, self.kept(name))
         except OSError as problem:
-            return Installed(name=name, version="", problems=(_describe_problem(problem),))
+            return InstalledModule(name=name, version="", problems=(_describe_problem(problem),))
 
     def _list_entries(self, descriptor: int) -> list[tuple[str, bool]]:
         """Return each name in a folder and whether it is a file, without hidden files and caches."""
@@ -360,11 +360,11 @@ class _Tree:
             return sorted((each.name, not (each.is_symlink() or each.is_dir())) for each in shown)
 
 
-def _build_stray_entry(name: str) -> Installed:
-    return Installed(name=name, version="", problems=("was added: it isn't the folder of a module",))
+def _build_stray_entry(name: str) -> InstalledModule:
+    return InstalledModule(name=name, version="", problems=("was added: it isn't the folder of a module",))
 
 
-def _examine_folder(folder: int, name: str, kept: Installed | None) -> Installed:
+def _examine_folder(folder: int, name: str, kept: InstalledModule | None) -> InstalledModule:
     """Return the module in a folder, compared with its record."""
     kept_version = None if kept is None else kept.version
     record = _read_record(folder)
@@ -372,8 +372,8 @@ def _examine_folder(folder: int, name: str, kept: Installed | None) -> Installed
         candidate = _build_candidate(_read_files(folder))
     except RequestError as problem:
         version = str(record.get("version", ""))[:32]
-        return Installed(name=name, version=version, kept=kept_version, problems=(problem.message,))
-    return Installed(
+        return InstalledModule(name=name, version=version, kept=kept_version, problems=(problem.message,))
+    return InstalledModule(
         name=name,
         version=candidate.version,
         record=record,
@@ -451,12 +451,12 @@ def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, byte
             if content is None:
                 raise _refusal_error(f"{name} isn't a regular file")
             files[name] = content
-        if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
-            raise _refusal_error(f"a module has at most {MOST_FILES} files and {MOST_BYTES >> 20} MiB")
+        if len(files) > MOST_FILES or sum(map(len, files.values())) > MAX_BYTES:
+            raise _refusal_error(f"a module has at most {MOST_FILES} files and {MAX_BYTES >> 20} MiB")
     return files
 
 
-def _read_content(folder: int, name: str, most_bytes: int = MOST_BYTES) -> bytes | None:
+def _read_content(folder: int, name: str, most_bytes: int = MAX_BYTES) -> bytes | None:
     """Return a file's content, truncated above the limit, or None if no regular file has this name."""
     *folders, last = name.split("/")
     try:
@@ -479,7 +479,7 @@ def _read_record(folder: int) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _write_all(parent: int, name: str, files: Mapping[str, bytes], checkpoint: Checkpoint) -> None:
+def _write_files(parent: int, name: str, files: Mapping[str, bytes], checkpoint: Checkpoint) -> None:
     """Write files durably into a new folder."""
     try:
         with _open_or_create(parent, name) as folder:
@@ -504,7 +504,7 @@ def _write_nested_file(folder: int, folders: list[str], last: str, content: byte
     os.fsync(folder)
 
 
-def _rename(source: int, old: str, target: int, new: str, flag: int) -> None:
+def _rename_folder(source: int, old: str, target: int, new: str, flag: int) -> None:
     """Atomically rename a folder without replacing an existing one, or exchange two folders."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None or call(source, os.fsencode(old), target, os.fsencode(new), flag):
@@ -540,11 +540,11 @@ def _open_or_create(parent: int, name: str) -> Iterator[int]:
         os.mkdir(name, 0o755, dir_fd=parent)
         os.fsync(parent)
     with _open_subfolder(parent, name) as descriptor:
-        _require_own(descriptor, name)
+        _require_owned_folder(descriptor, name)
         yield descriptor
 
 
-def _require_own(descriptor: int, shown: str) -> None:
+def _require_owned_folder(descriptor: int, shown: str) -> None:
     """Raise RequestError if another user owns a folder, or if all users can write to the folder."""
     found = os.fstat(descriptor)
     if found.st_uid != os.geteuid():

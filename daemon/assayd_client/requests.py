@@ -72,7 +72,7 @@ def submit(
         reads=lambda: documents.AttemptDocument,
         method="PUT" if attempt_id else "POST",
         path=f"/v1/attempts/{attempt_id}" if attempt_id else "/v1/attempts",
-        query=wait_query(wait_s),
+        query=to_wait_query(wait_s),
         document=submission,
         headers={"Idempotency-Key": idempotency_key} if idempotency_key else {},
         wait_s=wait_s,
@@ -87,7 +87,7 @@ def check(submission: Mapping[str, object]) -> ClientRequest[Any]:
 def attempt(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.AttemptDocument]:
     """Return one attempt, after waiting up to `wait_s` (at most 600) for its verdict."""
     return _get(
-        lambda: documents.AttemptDocument, "attempts", attempt_id, query=wait_query(wait_s), wait_s=wait_s
+        lambda: documents.AttemptDocument, "attempts", attempt_id, query=to_wait_query(wait_s), wait_s=wait_s
     )
 
 
@@ -129,7 +129,7 @@ def attempts(  # noqa: PLR0913  (one parameter per filter of the API)
         "cursor": cursor,
         "limit": limit,
     }
-    return _get(lambda: documents.AttemptPageDocument, "attempts", query=filter_query(filters))
+    return _get(lambda: documents.AttemptPageDocument, "attempts", query=to_filter_query(filters))
 
 
 def summary(
@@ -141,7 +141,7 @@ def summary(
 ) -> ClientRequest[documents.SummaryDocument]:
     """Count the results of finished attempts in intervals of `bucket_s` seconds; `batch` is an id."""
     filters = {"kind": kind, "batch": batch, "since": since, "bucket_s": bucket_s}
-    return _get(lambda: documents.SummaryDocument, "summary", query=filter_query(filters))
+    return _get(lambda: documents.SummaryDocument, "summary", query=to_filter_query(filters))
 
 
 def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
@@ -158,7 +158,7 @@ def replay(
         "attempts",
         attempt_id,
         "replay",
-        query=wait_query(wait_s),
+        query=to_wait_query(wait_s),
         wait_s=wait_s,
         headers={"Idempotency-Key": idempotency_key} if idempotency_key else {},
     )
@@ -379,7 +379,7 @@ def remove_from_library(
 ) -> ClientRequest[documents.LibraryPageDocument]:
     """Remove one or all versions of a name; return them. `uid` selects another user (operators only)."""
     parts = ("library", name) if version is None else ("library", name, str(version))
-    return _delete(lambda: documents.LibraryPageDocument, *parts, query=filter_query({"uid": uid}))
+    return _delete(lambda: documents.LibraryPageDocument, *parts, query=to_filter_query({"uid": uid}))
 
 
 def library_entry(name: str, version: int) -> ClientRequest[documents.LibraryEntryDocument]:
@@ -455,7 +455,7 @@ def kind(name: str) -> ClientRequest[documents.KindDocument]:
 def records(route: str, record_id: str | None = None, **filters: str | int | None) -> ClientRequest[Any]:
     """Return a page of a kind's records, or one record, under the kind's route (e.g. ``pipelines``)."""
     parts = (route,) if record_id is None else (route, record_id)
-    return ClientRequest(method="GET", path=path(*parts), query=filter_query(filters))
+    return ClientRequest(method="GET", path=path(*parts), query=to_filter_query(filters))
 
 
 def doctor() -> ClientRequest[documents.ExaminationDocument]:
@@ -499,7 +499,9 @@ def send_batch(
         method="POST",
         path="/v1/batches",
         reads=lambda: documents.BatchDocument,
-        query=filter_query({"name": name, "concurrency": concurrency, "dedupe": chosen, "webhook": webhook}),
+        query=to_filter_query(
+            {"name": name, "concurrency": concurrency, "dedupe": chosen, "webhook": webhook}
+        ),
         content=body,
         headers={"Content-Type": "application/x-ndjson"},
         wait_s=BATCH_S,
@@ -541,7 +543,7 @@ def resume_node(name: str) -> ClientRequest[documents.NodeDocument]:
 
 def distrust_node(name: str, *, since: str | None = None) -> ClientRequest[documents.DistrustDocument]:
     """Drain a node and mark its verdicts, or only those of runs since an RFC 3339 time."""
-    query = filter_query({"since": since})
+    query = to_filter_query({"since": since})
     return _post(lambda: documents.DistrustDocument, "nodes", name, "distrust", query=query)
 
 
@@ -557,7 +559,7 @@ def _get(
     wait_s: float = 0.0,
     **filters: str | int | None,
 ) -> ClientRequest[T]:
-    query = (*query, *filter_query(filters))
+    query = (*query, *to_filter_query(filters))
     return ClientRequest(method="GET", path=path(*parts), reads=reads, query=query, wait_s=wait_s)
 
 
@@ -574,12 +576,12 @@ def path(*parts: str) -> str:
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def wait_query(wait_s: float) -> Sequence[tuple[str, str]]:
+def to_wait_query(wait_s: float) -> Sequence[tuple[str, str]]:
     """Return the query parameter that contains the waiting time."""
     return (("wait_s", f"{wait_s:g}"),) if wait_s else ()
 
 
-def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> list[tuple[str, str]]:
+def to_filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> list[tuple[str, str]]:
     """Return filters as query parameters, without those whose value is None."""
     query: list[tuple[str, str]] = []
     for name, value in filters.items():

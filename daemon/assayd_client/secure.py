@@ -14,7 +14,7 @@ from assayd_client.address import ServerChoice
 TOKEN_CHARS = 4096
 
 
-def build_authorization(server: ServerChoice) -> str:
+def build_authorization_header(server: ServerChoice) -> str:
     """Return the value of the Authorization header.
 
     The token file is read for each request, because it may change.
@@ -40,7 +40,7 @@ def read_token(path: Path) -> str:
         # Non-blocking, because opening a pipe without a writer would wait.
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(opened, encoding="ascii") as file:
-            _require_private(path, os.fstat(file.fileno()))
+            _require_private_file(path, os.fstat(file.fileno()))
             token = file.read(TOKEN_CHARS).strip()
     except OSError as error:
         raise RequestError("usage", f"token file {path}: {error.strerror}") from error
@@ -51,7 +51,7 @@ def read_token(path: Path) -> str:
     return token
 
 
-def _require_private(path: Path, found: os.stat_result) -> None:
+def _require_private_file(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise RequestError("usage", f"token file {path} isn't a regular file")
     if found.st_uid != os.geteuid():

@@ -19,7 +19,7 @@ LONGEST_NUMBER = 3
 """Digits of numbers that are alike however long they are; a year is of another shape than a counter."""
 MOST_SHAPES = 2_000
 """Shapes that are counted separately; paths of further shapes are counted as `OTHERS`."""
-MOST_FIELDS = 1_000
+MAX_FIELDS = 1_000
 MOST_REASONS = 10
 EXAMPLES = 3
 """Paths without fields that are kept of each shape."""
@@ -106,7 +106,7 @@ class ResultTally:
                 self._count_field(name)
 
     def _count_field(self, name: str) -> None:
-        if name in self.fields or len(self.fields) < MOST_FIELDS:
+        if name in self.fields or len(self.fields) < MAX_FIELDS:
             self.fields[name] += 1
 
     def _get_shape_count(self, path: str) -> ShapeCount:
@@ -151,7 +151,7 @@ def compare_tallies(before: ResultTally, now: ResultTally) -> Document:
     unmatched = [one for one in document["shapes"] if one["matched"] < one["paths"]]
     lost = [one for one in unmatched if one["shape"] not in known]
     fields = sorted(_iter_lost_fields(before, now), key=lambda one: one["now"] - one["before"])
-    share = _ratio(sum(one["paths"] - one["matched"] for one in lost), now.paths)
+    share = _divide_or_zero(sum(one["paths"] - one["matched"] for one in lost), now.paths)
     return {
         **{name: document[name] for name in ("paths", "matched", "empty", "failed")},
         "approved_paths": before.paths,
@@ -167,12 +167,12 @@ def compare_tallies(before: ResultTally, now: ResultTally) -> Document:
 def _iter_lost_fields(before: ResultTally, now: ResultTally) -> Iterator[dict[str, Any]]:
     """Yield the fields that occur in a smaller share of matched paths than at approval."""
     for name, number in before.fields.items():
-        then, today = _ratio(number, before.matched), _ratio(now.fields[name], now.matched)
+        then, today = _divide_or_zero(number, before.matched), _divide_or_zero(now.fields[name], now.matched)
         if now.matched and today < then:
             yield {"field": name, "before": then, "now": today}
 
 
-def _ratio(part: int, whole: int) -> float:
+def _divide_or_zero(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from assayd_client import documents
 from assayd_client.answers import StreamEvent
-from assayd_client.requests import ClientRequest, filter_query, path, wait_query
+from assayd_client.requests import ClientRequest, path, to_filter_query, to_wait_query
 
 T = TypeVar("T")
 Inputs = Mapping[str, Mapping[str, object]]
@@ -22,14 +22,14 @@ def check_workflow(
 
     `inputs` contains the input values by node and name.
     """
-    return _post(lambda: documents.WorkflowCheckDocument, "check", document=document, inputs=inputs)
+    return _post_request(lambda: documents.WorkflowCheckDocument, "check", document=document, inputs=inputs)
 
 
 def start_workflow(
     document: str, *, inputs: Inputs | None = None, repair: Mapping[str, object] | None = None
 ) -> ClientRequest[documents.WorkflowDocument]:
     """Check a workflow and run it. `repair` contains a provider for failed nodes and `max_attempts`."""
-    return _post(lambda: documents.WorkflowDocument, document=document, inputs=inputs, repair=repair)
+    return _post_request(lambda: documents.WorkflowDocument, document=document, inputs=inputs, repair=repair)
 
 
 def resume_workflow(
@@ -45,7 +45,7 @@ def resume_workflow(
     ``workflow.running``.
     """
     asked = {"document": document, "inputs": inputs, "repair": repair}
-    return _post(lambda: documents.WorkflowDocument, workflow_id, "resume", **asked)
+    return _post_request(lambda: documents.WorkflowDocument, workflow_id, "resume", **asked)
 
 
 def workflow(workflow_id: str, *, wait_s: float = 0) -> ClientRequest[documents.WorkflowDocument]:
@@ -54,7 +54,7 @@ def workflow(workflow_id: str, *, wait_s: float = 0) -> ClientRequest[documents.
         method="GET",
         path=path("workflows", workflow_id),
         reads=lambda: documents.WorkflowDocument,
-        query=wait_query(wait_s),
+        query=to_wait_query(wait_s),
         wait_s=wait_s,
     )
 
@@ -65,7 +65,7 @@ def workflows(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[do
         method="GET",
         path=path("workflows"),
         reads=lambda: documents.WorkflowPageDocument,
-        query=filter_query({"cursor": cursor, "limit": limit}),
+        query=to_filter_query({"cursor": cursor, "limit": limit}),
     )
 
 
@@ -91,10 +91,10 @@ def workflow_events(workflow_id: str) -> ClientRequest[StreamEvent]:
 
 def cancel_workflow(workflow_id: str) -> ClientRequest[documents.WorkflowDocument]:
     """Cancel a workflow and its running attempts. Raises: ClientError ``workflow.finished``."""
-    return _post(lambda: documents.WorkflowDocument, workflow_id, "cancel")
+    return _post_request(lambda: documents.WorkflowDocument, workflow_id, "cancel")
 
 
-def _post(reads: Callable[[], type[T]], *parts: str, **asked: object) -> ClientRequest[T]:
+def _post_request(reads: Callable[[], type[T]], *parts: str, **asked: object) -> ClientRequest[T]:
     document = {name: value for name, value in asked.items() if value is not None}
     return ClientRequest(
         method="POST",
@@ -135,7 +135,7 @@ def run_pipeline(  # noqa: PLR0913  (the fields of a run)
         reads=lambda: documents.AttemptDocument,
         method="POST",
         path=path("pipelines", "runs"),
-        query=wait_query(wait_s),
+        query=to_wait_query(wait_s),
         document={key: value for key, value in given.items() if value is not None},
         wait_s=wait_s,
     )
@@ -150,5 +150,5 @@ def pipeline_runs(
         "cursor": cursor,
         "limit": limit,
     }
-    query = filter_query({"name": name, **filters})
+    query = to_filter_query({"name": name, **filters})
     return ClientRequest(method="GET", path=path("pipelines", "runs"), query=query)

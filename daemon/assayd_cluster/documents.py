@@ -41,7 +41,7 @@ MOST_TEXT = 2000
 """Characters kept of the words of an internal error."""
 MOST_MESSAGE = 64 * 2**10
 """Characters of an internal error's words that are read at all."""
-MOST_RULES = 50
+MAX_RULES = 50
 
 AttemptId = Annotated[str, Field(pattern=ULID)]
 Digest = Annotated[str, Field(pattern=SHA256)]
@@ -64,7 +64,7 @@ class _AnswerDocument(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)  # a node may be older than its gateway
 
 
-class NodeBeat(_RequestDocument):
+class NodeHeartbeat(_RequestDocument):
     """The body of ``PUT /v1/nodes/{name}``: a node's state. `runs` lists the attempts of its worker.
 
     `waiting` is the number of runs that have waited for several seconds for their turn in the daemon.
@@ -84,7 +84,7 @@ class NodeBeat(_RequestDocument):
     waiting: int = Field(0, ge=0, le=8192)
 
 
-class BeatAnswer(_AnswerDocument):
+class HeartbeatAnswer(_AnswerDocument):
     """The answer to a heartbeat: whether the node should accept work, and the reason if it shouldn't."""
 
     consume: bool
@@ -104,7 +104,7 @@ class Claim(_RequestDocument):
     ticket: str = Field(min_length=43, max_length=44, pattern=r"^[A-Za-z0-9+/_-]{43}=?$")
 
 
-class Claimed(_AnswerDocument):
+class ClaimedRun(_AnswerDocument):
     """The answer to a claim: the run that the node now holds.
 
     `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text,
@@ -242,7 +242,7 @@ class JudgedAttempt(_RequestDocument):
     timings_ms: RunTimings
     warm: bool | None
     cause: Cause | None
-    rules: list[Annotated[str, Field(max_length=MOST_MESSAGE)]] = Field(max_length=MOST_RULES)
+    rules: list[Annotated[str, Field(max_length=MOST_MESSAGE)]] = Field(max_length=MAX_RULES)
     enforcement: Enforcement | None = None
     approvable: bool = True
     error: RunFailure | None

@@ -16,7 +16,7 @@ import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from assayd.api.errors import error_response
+from assayd.api.errors import build_error_response
 from assayd.api.peer import NOBODY, Caller
 from assayd.errors import AssaydError, RequestError
 from assayd.model.submission import Peer
@@ -81,9 +81,9 @@ class TokenGate:
         if scope["type"] != "http":  # the API has no web sockets, and the gate refuses them
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
-        answer = _TrackingSend(send)
+        answer = _ResponseTracker(send)
         try:
-            await self._admit(scope, receive, answer)
+            await self._authorize_and_serve(scope, receive, answer)
         except AssaydError as error:
             self._refused(error.code)
             if answer.started:  # the server closes the connection of an unfinished answer
@@ -91,9 +91,9 @@ class TokenGate:
                 return
             challenge = CHALLENGE if error.code in {"token.missing", "token.refused", "token.revoked"} else {}
             headers = {**challenge, "Connection": "close"} if challenge else {}
-            await error_response(error, headers=headers)(scope, receive, send)
+            await build_error_response(error, headers=headers)(scope, receive, send)
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _authorize_and_serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         secret = pop_token(scope)
         if secret is None:
             if isinstance(scope["state"].get("caller"), Caller) or scope["path"] in OPEN:
@@ -110,11 +110,11 @@ class TokenGate:
         if self._of_tenant[record.tenant_id] >= self._most_of_one and record.node is None:
             message = f"{self._most_of_one} requests of tenant {record.tenant!r} are running; wait for some"
             raise RequestError("quota.full", message, retryable=True)
-        await self._answer_until_revoked(
+        await self._serve_until_revoked(
             scope, receive, send, record, _ActiveRequest(secret, address, asyncio.timeout(None))
         )
 
-    async def _answer_until_revoked(
+    async def _serve_until_revoked(
         self, scope: Scope, receive: Receive, send: Send, record: TokenRecord, under: _ActiveRequest
     ) -> None:
         """Answer a request, and end it if its token is revoked. Raises: RequestError ``token.revoked``."""
@@ -158,7 +158,7 @@ class TokenGate:
             return  # the database doesn't answer: admitted requests continue
 
 
-class _TrackingSend:
+class _ResponseTracker:
     """A wrapper of `send` that records whether the response has started."""
 
     def __init__(self, send: Send) -> None:
@@ -208,7 +208,7 @@ def is_node_route(path: str) -> bool:
     return path == NODES or path.startswith(f"{NODES}/")
 
 
-def require_node(request: Request, name: str) -> None:
+def require_node_token(request: Request, name: str) -> None:
     """Raise RequestError ``token.scope`` unless the request has the token of the node with this name."""
     record = getattr(request.state, STATE, None)
     if not isinstance(record, TokenRecord) or record.node is None or record.node != name:

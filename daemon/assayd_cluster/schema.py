@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assayd.kinds import registry
 from assayd.settings import Settings
-from assayd.store.jobs import open_jobs
+from assayd.store.jobs import open_job_store
 from assayd.wiring.wings import load_recorders
 from assayd_cluster.encryption import require_encrypted_database
 from assayd_cluster.settings import read_secret
@@ -26,5 +26,5 @@ def migrate_database(url_file: Path, settings: Settings) -> None:
 
 async def _run_migration(url: str, settings: Settings) -> None:
     recorders = load_recorders(registry.load_validators(settings.validators))
-    async with open_jobs(settings.state_dir, url, recorders) as jobs:
+    async with open_job_store(settings.state_dir, url, recorders) as jobs:
         await jobs.access.create_tables(ALL)

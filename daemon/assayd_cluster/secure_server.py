@@ -66,20 +66,20 @@ class CertificateFiles:
             return
         self._look_at = now + LOOK_S
         try:
-            if self._file_versions() != self._seen:
+            if self._get_file_versions() != self._seen:
                 self._load_certificate()
                 log.info("certificate.reloaded", file=str(self._files[0]))
         except (OSError, ssl.SSLError) as problem:
             log.error("certificate.reload_failed", file=str(self._files[0]), problem=str(problem))
 
     def _load_certificate(self) -> None:
-        seen = self._file_versions()
+        seen = self._get_file_versions()
         # A mismatched pair would be applied halfway, so it is tested separately first.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
         self.context.load_cert_chain(*self._files)
         self._seen = seen
 
-    def _file_versions(self) -> tuple[object, ...]:
+    def _get_file_versions(self) -> tuple[object, ...]:
         found = [file.stat() for file in self._files]
         return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
 

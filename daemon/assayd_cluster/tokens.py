@@ -133,7 +133,7 @@ class DatabaseTokens:
             "created_at": to_micros(at),
         }
         # May be applied twice, if it is unknown whether the server has committed it.
-        made = self._access.build_insert_or_nothing(tokens)
+        made = self._access.build_insert_or_ignore(tokens)
         await self._access.write(lambda connection: connection.execute(made, values).close())
         return record, secret
 
@@ -183,7 +183,7 @@ class DatabaseTokens:
             return int(found)
         last = connection.execute(select(func.max(tenants.c.id))).scalar() or FIRST_TENANT - 1
         values = {"id": last + 1, "name": name, "created_at": to_micros(self._clock.now())}
-        connection.execute(self._access.build_insert_or_nothing(tenants), values)
+        connection.execute(self._access.build_insert_or_ignore(tenants), values)
         made = connection.execute(wanted).scalar()
         return None if made is None else int(made)
 

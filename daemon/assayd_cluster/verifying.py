@@ -85,7 +85,7 @@ class TokenVerifier:
         if known is None or known.until <= now:
             seen = begun or known is not None
             slowed = not seen and self._failures.is_limited(address, now)
-            record = await (self._find_queued(sha256) if slowed else self._find_token(sha256))
+            record = await (self._find_token_in_queue(sha256) if slowed else self._find_token(sha256))
             if record is None:
                 raise self._unknown_token_error(sha256, address, now, slowed=slowed)
             known = self._cache_record(sha256, record, now)
@@ -104,10 +104,10 @@ class TokenVerifier:
     async def _find_token(self, sha256: str) -> TokenRecord | None:
         return await self._tokens.find(sha256) if sha256 else None
 
-    async def _find_queued(self, sha256: str) -> TokenRecord | None:
+    async def _find_token_in_queue(self, sha256: str) -> TokenRecord | None:
         """Look up a token in a limited queue, so that guesses don't delay the database or valid tokens."""
         if self._in_turn >= MOST_IN_TURN:
-            raise _too_many_error()
+            raise _rate_limit_error()
         self._in_turn += 1
         try:
             async with self._turn:
@@ -119,7 +119,7 @@ class TokenVerifier:
         self._known.pop(sha256, None)
         self._failures.note(address, now)
         if slowed:
-            return _too_many_error()
+            return _rate_limit_error()
         log.warning("token.refused", address=address, why="unknown")
         return RequestError("token.refused", "unknown token; check that its file is complete")
 
@@ -147,6 +147,6 @@ class TokenVerifier:
             log.warning("token.use_not_noted", token_id=token_id, problem=error.message)
 
 
-def _too_many_error() -> RequestError:
+def _rate_limit_error() -> RequestError:
     message = "too many requests with unknown tokens; try again in a minute"
     return RequestError("token.failures", message, retryable=True)

@@ -82,7 +82,7 @@ def build_service(
 
     return Starlette(
         routes=[
-            Route("/healthz", respond_health, methods=["GET"]),
+            Route("/healthz", respond_to_health_check, methods=["GET"]),
             Route("/metrics", metrics, methods=["GET"]),
             *fusion.ROUTES,
             *piston.ROUTES,
@@ -109,7 +109,7 @@ def set_executor(app: Starlette, executor: ProgramExecutor, room: RequestByteBud
     app.state.submissions = judge0.SubmissionStore(room)
 
 
-async def respond_health(request: Request) -> Response:
+async def respond_to_health_check(request: Request) -> Response:
     """Respond with status 200 if the daemon answers."""
     try:
         await get_executor(request).check_daemon()

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from assayd.documents.base import refuse_many_values
+from assayd.documents.base import reject_excess_values
 from assayd.errors import RequestError
 from assayd_compat.executor import ProgramExecutor
 
@@ -150,7 +150,7 @@ async def parse_body(body: bytes, model: type[M]) -> M:
 
 def _parse_body(body: bytes, model: type[M]) -> M:
     try:
-        refuse_many_values(body)
+        reject_excess_values(body)
     except RequestError as problem:
         raise BadRequest("body", problem.message, 413) from problem
     try:

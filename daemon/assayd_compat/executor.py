@@ -22,7 +22,7 @@ from assayd_client.errors import ClientError, NotFound
 from assayd_client.requests import ClientRequest
 from assayd_client.requests import artifact as artifact_request
 from assayd_client.requests import attempt as attempt_request
-from assayd_client.requests import cancel as cancel_request
+from assayd_client.requests import cancel as build_cancel_request
 from assayd_client.requests import kinds as kinds_request
 from assayd_client.requests import policy as policy_request
 from assayd_client.requests import submit as submit_request
@@ -36,7 +36,7 @@ from assayd_compat.program import (
     build_execution,
     build_interpretation,
     is_invalid_python,
-    read_program_end,
+    parse_process_end,
 )
 
 WAIT_S = 600.0
@@ -150,7 +150,7 @@ class ProgramExecutor:
         limits = await self.limits(policy)
         compiled, product = None, None
         if program.language.compile:
-            compiled = read_program_end(
+            compiled = parse_process_end(
                 await self._submit_and_wait(build_compilation(program, policy, limits), None)
             )
             if not compiled.has_succeeded:
@@ -160,7 +160,7 @@ class ProgramExecutor:
         attempt = await self._submit_and_wait(build_execution(program, policy, limits, product), attempt_id)
         if is_invalid_python(attempt):
             attempt = await self._submit_and_wait(build_interpretation(program, policy, limits), None)
-        return ProgramResult(compiled=compiled, run=read_program_end(attempt))
+        return ProgramResult(compiled=compiled, run=parse_process_end(attempt))
 
     async def _submit_and_wait(self, submission: Json, attempt_id: str | None) -> Json:
         """Submit a program and wait for the verdict; cancel the attempt if this task is cancelled."""
@@ -184,7 +184,7 @@ class ProgramExecutor:
         """Cancel a disconnected client's attempt, even if the task `asked` hasn't submitted it yet."""
         for pause_s in CANCEL_PAUSES_S:
             try:
-                await self._request_document(cancel_request(identity))
+                await self._request_document(build_cancel_request(identity))
                 break
             except NotFound:
                 await asyncio.wait({asked}, timeout=pause_s)

@@ -37,7 +37,7 @@ from assayd_compat.bodies import (
 )
 from assayd_compat.executor import ProgramExecutor
 from assayd_compat.languages import BY_JUDGE0, Language
-from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, ProgramResult, read_program_end
+from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, ProgramResult, parse_process_end
 
 CLIENT = "judge0"
 VERSION = "1.13.1"
@@ -189,7 +189,7 @@ class SubmissionStore:
         submitted = KnownSubmission(asked=asked, caller=executor.caller)
         size = submitted.size
         self._room.reserve(size, executor.caller)
-        task = asyncio.create_task(_build_run_submission(executor, token, submitted, program))
+        task = asyncio.create_task(_run_submission(executor, token, submitted, program))
         self._running[token] = submitted, task
 
         def end(_: asyncio.Task[None]) -> None:
@@ -220,12 +220,12 @@ class SubmissionStore:
         result = (
             None
             if attempt["verdict"] is None
-            else ProgramResult(compiled=None, run=read_program_end(attempt))
+            else ProgramResult(compiled=None, run=parse_process_end(attempt))
         )
         return _describe_submission(token, attempt["labels"], result, "", waits=attempt["state"] == "queued")
 
 
-async def _build_run_submission(
+async def _run_submission(
     executor: ProgramExecutor, token: str, submitted: KnownSubmission, program: Program
 ) -> None:
     try:
@@ -367,10 +367,10 @@ def get_submissions(request: Request) -> SubmissionStore:
 
 async def _parse_request(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
     """Return a request and its program. Raises: BadRequest."""
-    return _check_request(await parse_body(body, SubmissionRequest), encoded=encoded)
+    return _decode_request(await parse_body(body, SubmissionRequest), encoded=encoded)
 
 
-def _check_request(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
+def _decode_request(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
     """Return a request with its base64 strings decoded, and its program. Raises: BadRequest."""
     for name in REFUSED:
         if getattr(asked, name):

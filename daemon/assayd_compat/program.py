@@ -162,7 +162,7 @@ def _build_submission(
     }
 
 
-def read_program_end(attempt: Json) -> ProcessEnd:
+def parse_process_end(attempt: Json) -> ProcessEnd:
     """Return the end of the program that a finished attempt ran."""
     execution_of, identity = attempt["execution"], attempt["id"]
     times = {"created_at": attempt["created_at"], "finished_at": attempt["finished_at"]}
@@ -196,7 +196,7 @@ def read_program_end(attempt: Json) -> ProcessEnd:
         stderr=execution_of["stderr"],
         exit_code=execution_of["exit_code"],
         signal=execution_of["signal"],
-        wall_s=_get_last_case_s(attempt),
+        wall_s=_get_last_case_duration_s(attempt),
         cpu_s=_to_seconds(execution_of["cpu_ms"]),
         memory_bytes=execution_of["peak_memory_bytes"],
         message="" if cause == "completed" else _get_first_message(attempt),
@@ -215,7 +215,7 @@ def _get_first_rule(attempt: Json) -> str:
     return next(iter(attempt["rules"]), "")
 
 
-def _get_last_case_s(attempt: Json) -> float | None:
+def _get_last_case_duration_s(attempt: Json) -> float | None:
     runtime = attempt["report"]["runtime_results"]
     cases = runtime["cases"] if runtime else []
     return _to_seconds(cases[-1]["duration_ms"]) if cases else None

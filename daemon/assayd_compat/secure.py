@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from assayd.api.peer import build_protocol_class
 from assayd.errors import ConfigError, RequestError
 from assayd_client import Target
-from assayd_client.cli.own_user import configure_server
+from assayd_client.cli.own_user import build_server_config
 from assayd_client.errors import ClientError
 from assayd_cluster.gate import SHOWN
 from assayd_cluster.secure_server import CertificateFiles, TlsServer
@@ -88,7 +88,7 @@ class CompatTlsServer(TlsServer):
     capture_signals = uvicorn.Server.capture_signals
 
 
-def serve_others(
+def serve_remote_hosts(
     daemon: Target,
     listener: socket.socket,
     files: tuple[Path, Path],
@@ -104,7 +104,7 @@ def serve_others(
         certificate = CertificateFiles(*files)
     except ConfigError as error:
         raise RequestError("usage", error.message) from error
-    config = configure_server(
+    config = build_server_config(
         build_service(
             daemon,
             at_once=at_once,

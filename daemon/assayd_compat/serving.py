@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from assayd.errors import RequestError
 from assayd_client import Target
 from assayd_client.address import ServerChoice, find_daemon
-from assayd_client.cli.own_user import OwnUserH11, configure_server
+from assayd_client.cli.own_user import SameUserHttpProtocol, build_server_config
 from assayd_compat.app import build_service
 from assayd_compat.languages import BY_NAME
 
@@ -91,9 +91,9 @@ def serve(
         signal.signal(signal.SIGTERM, _exit_on_signal)
         try:
             if secure is not None:
-                from assayd_compat.secure import serve_others
+                from assayd_compat.secure import serve_remote_hosts
 
-                serve_others(daemon, listener, secure, at_once=at_once, policies=chosen)
+                serve_remote_hosts(daemon, listener, secure, at_once=at_once, policies=chosen)
             else:
                 app = build_service(daemon, at_once=at_once, policies=chosen)
                 uvicorn.Server(_build_config(app, place)).run(sockets=[listener])
@@ -103,9 +103,9 @@ def serve(
 
 
 def _build_config(app: Starlette, place: ListenAddress) -> uvicorn.Config:
-    return configure_server(
+    return build_server_config(
         app,
-        http=OwnUserH11 if place.path is None else "h11",
+        http=SameUserHttpProtocol if place.path is None else "h11",
         limit_concurrency=CONNECTIONS,
         backlog=CONNECTIONS,
         timeout_graceful_shutdown=GRACE_S,

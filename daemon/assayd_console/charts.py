@@ -40,7 +40,7 @@ class ChartBar:
     href: str = ""
 
 
-def draw_bars(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
+def draw_bar_chart(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
     """Return horizontal bars below their names; if `of` is set, each bar shows its share of this number.
 
     Empty without rows.
@@ -63,10 +63,10 @@ def draw_bars(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int =
                 long + 6, top + 31, row.shown, share
             ),
         ]
-    return draw_picture(parts, title, width, max(len(rows), 1) * ROW + 4)
+    return draw_svg(parts, title, width, max(len(rows), 1) * ROW + 4)
 
 
-def draw_stacked_columns(
+def draw_stacked_column_chart(
     spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH
 ) -> Markup:
     """Draw verdicts over time: a column per bucket, and the share of validated attempts as a line."""
@@ -74,7 +74,7 @@ def draw_stacked_columns(
     most = max((sum(counts.values()) for _, counts in spans), default=0)
     if not most:
         empty = Markup('<text class="dim" x="0" y="18">No attempts ended in this period.</text>')
-        return draw_picture([empty], title, width, 26)
+        return draw_svg([empty], title, width, 26)
     step = (width - 90) / len(spans)
     parts = _draw_axes(40, width - 50, 20, base, most)
     for share in (0.5, 1):
@@ -91,7 +91,7 @@ def draw_stacked_columns(
             top -= tall
             if tall:
                 parts.append(
-                    _draw_column(
+                    _draw_stacked_column(
                         verdict, left, top, max(step - 1, 0.5), tall, f"{name}: {counts[verdict]} {verdict}"
                     )
                 )
@@ -111,20 +111,20 @@ def draw_stacked_columns(
         '<line class="key" x1="0" x2="14" y1="{0}" y2="{0}"/><text class="dim" x="19" y="{1}">{2}</text>'
     )
     parts.append(key.format(base + 53, base + 58, "validated share, 0 to 100 %"))
-    return draw_picture([*parts, *_draw_legend(VERDICTS, base + 38)], title, width, height)
+    return draw_svg([*parts, *_draw_legend(VERDICTS, base + 38)], title, width, height)
 
 
-def draw_grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
+def draw_item_grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
     """Draw one cell per item, with its verdict, tooltip and link."""
     columns = width // CELL
     parts, count = [], 0
     for count, (verdict, said, href) in enumerate(cells, 1):
         left, top = (count - 1) % columns * CELL, (count - 1) // columns * CELL
-        cell = _draw_column(verdict, left, top, CELL - 2, CELL - 2, said)
+        cell = _draw_stacked_column(verdict, left, top, CELL - 2, CELL - 2, said)
         link = Markup('<a href="{}" aria-label="{}" tabindex="-1">{}</a>').format(href, plain(said), cell)
         parts.append(link if href else cell)
     rows = (count + columns - 1) // columns
-    return draw_picture(
+    return draw_svg(
         [*parts, *_draw_legend((*VERDICTS, "waiting"), rows * CELL + 18)], title, width, rows * CELL + 26
     )
 
@@ -139,12 +139,14 @@ def draw_histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: i
     ]
     for place, (name, number) in enumerate(buckets):
         tall, left = (base - 28) * number / most, 40 + place * step
-        parts.append(_draw_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}"))
+        parts.append(
+            _draw_stacked_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}")
+        )
         if place % 4 == 0 and place < len(buckets) - 2:
             parts.append(
                 Markup('<text class="dim" x="{:.1f}" y="{}">{}</text>').format(left, base + 15, name)
             )
-    return draw_picture(parts, title, width, base + 20)
+    return draw_svg(parts, title, width, base + 20)
 
 
 def draw_run_columns(
@@ -157,11 +159,13 @@ def draw_run_columns(
     for place, (verdict, number, moment) in enumerate(runs):
         tall = max((base - 10) * (number or 0) / most, 4)
         said = f"{moment}: {verdict}" if number is None else f"{moment}: {number:,.0f} rows, {verdict}"
-        parts.append(_draw_column(verdict, 5 + place * step, base - tall, max(step - 2, 1), tall, said))
+        parts.append(
+            _draw_stacked_column(verdict, 5 + place * step, base - tall, max(step - 2, 1), tall, said)
+        )
     if runs and (last := runs[-1][1]) is not None:
         left, top = 9 + len(runs) * step, base - (base - 10) * last / most + 5
         parts.append(Markup('<text x="{:.1f}" y="{:.1f}">{:,.0f}</text>').format(left, top, last))
-    return draw_picture(parts, title, width, base + 6)
+    return draw_svg(parts, title, width, base + 6)
 
 
 def build_standalone_svg(picture: Markup) -> bytes:
@@ -187,7 +191,7 @@ def _draw_axes(left: float, right: float, top: float, base: float, most: float) 
     return parts
 
 
-def _draw_column(name: str, left: float, top: float, wide: float, tall: float, said: str) -> Markup:
+def _draw_stacked_column(name: str, left: float, top: float, wide: float, tall: float, said: str) -> Markup:
     return Markup(
         '<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>'
     ).format(name, left, top, wide, tall, plain(said))
@@ -210,7 +214,7 @@ def shorten(text: str, most: int) -> str:
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
-def draw_picture(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
+def draw_svg(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
     """Draw an SVG picture of these parts; screen readers read the `title`."""
     inner = Markup("").join(parts)
     role = "group" if "<a " in inner else "img"  # An element with the role img must not contain links.
@@ -242,7 +246,7 @@ def graph(workflow: Document) -> Markup:
     boxes = [part for node in nodes for part in _draw_node(node, places[node["id"]])]
     width = (max(depths.values(), default=0) + 1) * COLUMN
     title = f"Graph of {len(nodes)} nodes, {len(edges)} connections"
-    return draw_picture([*drawn, *boxes], title, width, max(rows.values(), default=1) * NODE_ROW + 6)
+    return draw_svg([*drawn, *boxes], title, width, max(rows.values(), default=1) * NODE_ROW + 6)
 
 
 def _draw_edge(begin: tuple[int, int], end: tuple[int, int]) -> Markup:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from assayd_client import AsyncClient, Document, StreamEvent, requests
-from assayd_client.cli.sample import MetricsSample, SampleSpan, build_span, parse_metrics
+from assayd_client.cli.sample import MetricsSample, SampleSpan, build_sample_span, parse_metrics
 from assayd_client.requests import ClientRequest
 
 KEPT_S = 60.0
@@ -100,7 +100,7 @@ class DaemonSampler:
         text = (await self._daemon.request_bytes(requests.metrics())).decode()
         sample, at = parse_metrics(text, self._clock()), datetime.now(UTC)
         started = sample.total("assayd_process_start_time_seconds")
-        seen = build_span(sample, self._before, at.timestamp() - started if started else 0.0)
+        seen = build_sample_span(sample, self._before, at.timestamp() - started if started else 0.0)
         self._before = sample
         return DaemonSample(at=at, span=seen, hour=await self._get_last_hour(at))
 

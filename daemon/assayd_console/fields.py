@@ -17,7 +17,7 @@ from assayd_client import Document
 
 BODY_BYTES = 48 * 2**20
 """Maximum bytes: the daemon's largest body, with each byte encoded as three."""
-MOST_FIELDS = 1000
+MAX_FIELDS = 1000
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
@@ -31,7 +31,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
             raise RequestError("too_large", f"the form exceeds {BODY_BYTES} bytes; submit it with `assay`")
     try:
         pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict"
+            body.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"
         )
     except (UnicodeDecodeError, ValueError) as error:
         raise RequestError("invalid", f"the form can't be read: {error}") from error
@@ -74,7 +74,7 @@ def build_fields(schema: Document, typed: Mapping[str, str], at: str = "payload"
     """Return the fields of an object with their values, under the names that `build_typed_values` uses."""
     return [
         _build_field(
-            f"{at}.{name}", _FieldShape(name, described, schema), typed, name in schema.get("required", ())
+            f"{at}.{name}", _FieldInput(name, described, schema), typed, name in schema.get("required", ())
         )
         for name, described in schema["properties"].items()
     ]
@@ -84,7 +84,7 @@ def build_typed_values(schema: Document, value: Mapping[str, object], at: str = 
     """Return the values that the form of an object would submit."""
     typed: dict[str, str] = {}
     for name, part in value.items():
-        shape = _FieldShape(name, schema["properties"].get(name, {}), schema)
+        shape = _FieldInput(name, schema["properties"].get(name, {}), schema)
         place = f"{at}.{name}"
         rows = _to_rows(part) if shape.form == "rows" else None
         if rows is None:
@@ -101,7 +101,7 @@ def parse_form(schema: Document, typed: Mapping[str, str], at: str = "payload") 
     """
     value: dict[str, object] = {}
     for name, described in schema["properties"].items():
-        shape, place = _FieldShape(name, described, schema), f"{at}.{name}"
+        shape, place = _FieldInput(name, described, schema), f"{at}.{name}"
         if shape.form == "rows" and place not in typed:
             rows = [
                 parse_form(shape.row, typed, f"{place}.{number}")
@@ -115,7 +115,7 @@ def parse_form(schema: Document, typed: Mapping[str, str], at: str = "payload") 
     return value
 
 
-class _FieldShape:
+class _FieldInput:
     """The form input for a property of a schema."""
 
     def __init__(self, name: str, described: Document, schema: Document) -> None:
@@ -123,7 +123,7 @@ class _FieldShape:
         self.described = self._resolve_schema(described)
         self.choices: Sequence[str] = self.described.get("enum", ())
         items = self._resolve_schema(self.described.get("items", {}))
-        self.of_files = _holds_strings(self.described)
+        self.of_files = _has_string_items(self.described)
         self.row: Document = FILE if self.of_files else {**items, "$defs": self._defs}
         self.form = self._choose_input(name, items)
 
@@ -149,7 +149,7 @@ class _FieldShape:
         return "number" if kind in {"number", "integer"} else "json"
 
 
-def _holds_strings(described: Document) -> bool:
+def _has_string_items(described: Document) -> bool:
     if described.get("type") != "object":
         return False
     values = [described.get("additionalProperties"), *described.get("patternProperties", {}).values()]
@@ -157,7 +157,7 @@ def _holds_strings(described: Document) -> bool:
     return any({"type": "string"} in (each, *each.get("anyOf", ())) for each in found)
 
 
-def _build_field(place: str, shape: _FieldShape, typed: Mapping[str, str], required: bool) -> FormField:
+def _build_field(place: str, shape: _FieldInput, typed: Mapping[str, str], required: bool) -> FormField:
     described = shape.described
     as_json = shape.form == "rows" and place in typed
     rows: list[list[FormField]] = []

@@ -100,11 +100,11 @@ class ConsoleGuard:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        answer = self._find_refusal(request) or self._app
+        answer = self._reject_or_none(request) or self._app
         kept = KEPT if request.url.path.startswith(STATIC) else "no-store"
         await answer(scope, receive, _add_security_headers(send, kept))
 
-    def _find_refusal(self, request: Request) -> ASGIApp | None:
+    def _reject_or_none(self, request: Request) -> ASGIApp | None:
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             shown = ", ".join(sorted(self._hosts))

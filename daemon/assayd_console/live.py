@@ -41,7 +41,7 @@ class LivePage(Response):
         """Send fragments and heartbeats concurrently."""
 
         async def tell(name: str, text: str) -> None:
-            await send(_body_chunk(encode_event(name, text)))
+            await send(_build_body_chunk(encode_event(name, text)))
 
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
@@ -101,7 +101,7 @@ async def follow_events(
 async def _send_heartbeats(send: Send) -> NoReturn:
     while True:
         await asyncio.sleep(HEARTBEAT_S)
-        await send(_body_chunk(b": still here\n\n"))
+        await send(_build_body_chunk(b": still here\n\n"))
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
@@ -109,5 +109,5 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-def _body_chunk(body: bytes) -> dict[str, object]:
+def _build_body_chunk(body: bytes) -> dict[str, object]:
     return {"type": "http.response.body", "body": body, "more_body": True}

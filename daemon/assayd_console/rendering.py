@@ -46,7 +46,7 @@ UNSAFE_RUNS = re.compile(f"{UNSAFE.pattern}+")
 CODE = Markup('<span class="code">{}</span>')
 
 
-def to_printed(value: object) -> object:
+def to_template_text(value: object) -> object:
     """Return the printed form of a template value: "" for None, safe text, markup unchanged."""
     if value is None:
         return ""
@@ -136,7 +136,7 @@ def build_environment() -> Environment:
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=to_printed,
+        finalize=to_template_text,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
@@ -267,7 +267,7 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownSource:
+class DisplayedSource:
     """One text of a submission. `findings` contains the findings whose line isn't shown."""
 
     name: str
@@ -297,7 +297,7 @@ def list_texts(payload: Mapping[str, object]) -> dict[str, str]:
 
 def build_sources(
     payload: Mapping[str, object], findings: Sequence[Document]
-) -> tuple[list[ShownSource], list[Document]]:
+) -> tuple[list[DisplayedSource], list[Document]]:
     """Return the texts with their findings, and separately the findings that belong to no text."""
     texts = list_texts(payload)
     origin = SubmissionOrigin(
@@ -315,7 +315,7 @@ def build_sources(
 
 
 def find_first_error(
-    texts: Sequence[ShownSource], findings: Sequence[Document]
+    texts: Sequence[DisplayedSource], findings: Sequence[Document]
 ) -> tuple[Document, str] | None:
     """Return the first error and its location, e.g. ``adapter.py:12``; None if no error exists."""
     first = next((each for each in findings if each["severity"] == "error"), None)
@@ -330,10 +330,10 @@ def find_first_error(
     return first, next(places, first["file"] or "")
 
 
-def _build_source(name: str, text: str, placed: Mapping[int, list[Document]]) -> ShownSource:
+def _build_source(name: str, text: str, placed: Mapping[int, list[Document]]) -> DisplayedSource:
     lines = text.removesuffix("\n").split("\n")
     beyond = [found for number, each in placed.items() if not 0 < number <= len(lines) for found in each]
-    return ShownSource(name=name, lines=list(_build_lines(lines, placed)), findings=beyond)
+    return DisplayedSource(name=name, lines=list(_build_lines(lines, placed)), findings=beyond)
 
 
 def _build_lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterator[SourceLine]:

@@ -15,7 +15,7 @@ import uvicorn
 
 from assayd.errors import RequestError
 from assayd_client import AsyncClient, Target
-from assayd_client.cli.own_user import OwnUserH11, configure_server
+from assayd_client.cli.own_user import SameUserHttpProtocol, build_server_config
 from assayd_console.app import build_console
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import SessionStore
@@ -39,15 +39,15 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
             hosts,
             after_login=links.renew_link if link_file else None,
         )
-        config = configure_server(
-            app, http=OwnUserH11, limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=GRACE_S
+        config = build_server_config(
+            app, http=SameUserHttpProtocol, limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=GRACE_S
         )
         links.renew_link()
         if link_file is None and sys.stdin.isatty():
             signal.signal(
                 signal.SIGTTIN, signal.SIG_IGN
             )  # In the background, reading fails, but must not stop the program.
-            threading.Thread(target=links.renew_on_enter, daemon=True).start()
+            threading.Thread(target=links.renew_on_input, daemon=True).start()
         signal.signal(signal.SIGTERM, _exit_on_signal)  # The server re-raises the signal after its shutdown.
         try:
             uvicorn.Server(config).run(sockets=[listener])
@@ -73,7 +73,7 @@ class LoginLinks:
                 f"{link}\nThis link works once. Enter prints a new one, Ctrl+C ends the console.", flush=True
             )
 
-    def renew_on_enter(self) -> None:
+    def renew_on_input(self) -> None:
         """Create a new login link for each line that the user enters."""
         with suppress(OSError):  # The terminal is gone, or the program runs in the background.
             for _ in sys.stdin:

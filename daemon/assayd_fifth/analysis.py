@@ -14,14 +14,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd.model.finding import Finding
-from assayd_fifth.foreign_forms import ForeignForm, find_forms, iter_missing_fetches, iter_suspicious_forms
+from assayd_fifth.foreign_forms import (
+    ForeignForm,
+    find_foreign_forms,
+    iter_missing_fetches,
+    iter_suspicious_forms,
+)
 from assayd_fifth.language import Language, get_language
 from assayd_fifth.places import FindingCollector, downgrade_errors
 from assayd_fifth.program import FifthProgram
 from assayd_fifth.repairs import find_best_change
-from assayd_fifth.vocabulary import NearWords, report_unknown_words
+from assayd_fifth.vocabulary import SimilarWordSearch, report_unknown_words
 
-__all__ = ["Analysis", "analyse_program", "downgrade_errors", "get_language", "extract_program"]
+__all__ = ["Analysis", "analyze_program", "downgrade_errors", "get_language", "extract_program"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +37,7 @@ class Analysis:
     libraries: tuple[str, ...]
 
 
-def analyse_program(
+def analyze_program(
     answer: str,
     *,
     libraries: Iterable[str] = (),
@@ -48,10 +53,10 @@ def analyse_program(
         about: the language; the default is Fifth as described by the data files.
     """
     about = about or get_language()
-    text, near = extract_program(answer), NearWords()
+    text, near = extract_program(answer), SimilarWordSearch()
     read = _analyze_text(text, about, tuple(libraries), files or {}, near, fenced=text != answer)
     wrong = {found.line for found in _list_errors(read)}
-    meant = list(find_forms(text, wrong.__contains__)) if wrong else []
+    meant = list(find_foreign_forms(text, wrong.__contains__)) if wrong else []
 
     def again(changed: str) -> Analysis:
         return _analyze_text(changed, about, libraries, files or {}, near)
@@ -60,11 +65,11 @@ def analyse_program(
     known, repaired = _repair_faults(better, known, again, about)
     told = FindingCollector(text, about.rules)
     for one in kept:
-        _report_form(told, text, one, "vocabulary.foreign_form")
+        _report_foreign_form(told, text, one, "vocabulary.foreign_form")
     for one in iter_missing_fetches(text):
-        _report_form(told, text, one, "structure.variable_address")
+        _report_foreign_form(told, text, one, "structure.variable_address")
     for one in iter_suspicious_forms(text):
-        _report_form(told, text, one, "structure.suspicious")
+        _report_foreign_form(told, text, one, "structure.suspicious")
     merged = _merge_findings(_merge_findings(known.findings, told.findings()), repaired)
     return Analysis(findings=merged, libraries=known.libraries)
 
@@ -74,7 +79,7 @@ def _analyze_text(
     about: Language,
     libraries: Iterable[str],
     files: Mapping[str, str],
-    near: NearWords,
+    near: SimilarWordSearch,
     *,
     fenced: bool = False,
 ) -> Analysis:
@@ -138,7 +143,7 @@ def _list_findings(read: Analysis) -> list[Finding]:
     return [finding for found in read.findings.values() for finding in found]
 
 
-def _report_form(tell: FindingCollector, text: str, form: ForeignForm, rule: str) -> None:
+def _report_foreign_form(tell: FindingCollector, text: str, form: ForeignForm, rule: str) -> None:
     start = tell.line_offset(form.line)
     old = text.split("\n", form.line)[form.line - 1]
     edit = None if form.new == old else (start, start + len(old), form.new)

@@ -77,7 +77,7 @@ class ControlStructures:
 
     def if_(self, word: FifthWord, token: Token) -> None:
         """Begin the first branch of an `if`; the second branch begins at `else` or `then`."""
-        self._open_frame(token, self._take_flag(word, token))
+        self._open_frame(token, self._pop_flag(word, token))
 
     def else_(self, _: FifthWord, token: Token) -> None:
         """Begin the second branch, also the branch after the `repeat` of a `while`."""
@@ -101,7 +101,7 @@ class ControlStructures:
         if not self.frames or self.frames[-1].word not in {"begin", "while"}:
             self._report_unbalanced(token, ("begin",))
             return
-        self._open_frame(token, self._take_flag(word, token))
+        self._open_frame(token, self._pop_flag(word, token))
 
     def repeat(self, _: FifthWord, token: Token) -> None:
         """Jump back to `begin`; the loop ends with the state at its `while`."""
@@ -116,7 +116,7 @@ class ControlStructures:
 
     def until(self, word: FifthWord, token: Token) -> None:
         """Jump back to `begin` or continue, depending on the flag."""
-        self._state.take_cells(1, word, token)
+        self._state.pop_cells(1, word, token)
         loop = self._close_loop(token, "begin")
         if loop is not None:
             self._check_loop_depth(loop)
@@ -130,13 +130,13 @@ class ControlStructures:
 
     def do(self, word: FifthWord, token: Token) -> None:
         """Begin a counted loop, which keeps its counter and limit on the return stack."""
-        self._state.take_cells(2, word, token)
+        self._state.pop_cells(2, word, token)
         self._state.returns.extend((None, None))
         self._open_frame(token)
 
     def loop(self, word: FifthWord, token: Token) -> None:
         """End a counted loop."""
-        self._state.take_cells(word.takes, word, token)
+        self._state.pop_cells(word.takes, word, token)
         frame = self._close_frame(token, "do", "?do")
         if frame is not None:
             self._check_loop_depth(frame)
@@ -149,9 +149,9 @@ class ControlStructures:
         if not self.frames or self.frames[-1].word != "case":
             self._report_unbalanced(token, ("case",))
             return
-        self._state.take_cells(1, word, token)
+        self._state.pop_cells(1, word, token)
         self._open_frame(token)
-        self._state.take_cells(1, word, token)
+        self._state.pop_cells(1, word, token)
 
     def endof(self, _: FifthWord, token: Token) -> None:
         """Jump to the end of the `case`."""
@@ -164,7 +164,7 @@ class ControlStructures:
         """Drop the compared value, and join all branches."""
         frame = self._close_frame(token, "case")
         if frame is not None:
-            self._state.take_cells(1, word, token)
+            self._state.pop_cells(1, word, token)
             for end in frame.ends:
                 self._merge_branch(end, frame)
 
@@ -184,24 +184,24 @@ class ControlStructures:
             self._state.forget_depth()
         self._state.alive = self._outside
 
-    def move_to_returns(self, word: FifthWord, token: Token) -> None:
+    def move_to_return_stack(self, word: FifthWord, token: Token) -> None:
         """Move cells from the data stack to the return stack."""
-        taken = self._state.take_cells(word.takes, word, token)
+        taken = self._state.pop_cells(word.takes, word, token)
         self._state.returns.extend(taken)
 
-    def move_from_returns(self, word: FifthWord, token: Token) -> None:
+    def move_from_return_stack(self, word: FifthWord, token: Token) -> None:
         """Move cells from the return stack to the data stack."""
-        self._state.cells.extend(self._take_from_returns(word.leaves, token))
+        self._state.cells.extend(self._pop_return_stack(word.leaves, token))
 
-    def copy_returns(self, word: FifthWord, token: Token) -> None:
+    def copy_from_return_stack(self, word: FifthWord, token: Token) -> None:
         """Copy cells from the return stack to the data stack."""
-        copied = self._take_from_returns(word.leaves, token)
+        copied = self._pop_return_stack(word.leaves, token)
         self._state.returns.extend(copied)
         self._state.cells.extend(copied)
 
     def unloop(self, _: FifthWord, token: Token) -> None:
         """Remove the counter and limit of a loop from the return stack."""
-        self._take_from_returns(2, token)
+        self._pop_return_stack(2, token)
 
     def _open_frame(self, token: Token, saved: Snapshot | None = None) -> None:
         self._report_branches(certain=False)
@@ -210,9 +210,9 @@ class ControlStructures:
             saved = None
         self.frames.append(_ControlFrame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
-    def _take_flag(self, word: FifthWord, token: Token) -> Snapshot:
+    def _pop_flag(self, word: FifthWord, token: Token) -> Snapshot:
         """Take the flag; return the state of the path that is taken if the flag is false."""
-        [flag] = self._state.take_cells(1, word, token)
+        [flag] = self._state.pop_cells(1, word, token)
         other = self._state.snapshot()
         if self.doubled:
             self._state.cells.append(flag)
@@ -307,7 +307,7 @@ class ControlStructures:
             problem = f"An iteration of the '{frame.word}' loop changes the return stack."
             self._report_return_stack(problem, frame.token)
 
-    def _take_from_returns(self, count: int, token: Token) -> list[Cell]:
+    def _pop_return_stack(self, count: int, token: Token) -> list[Cell]:
         """Remove cells from the return stack and return them."""
         state = self._state
         missing = count - len(state.returns)
@@ -326,11 +326,11 @@ class ControlStructures:
         state = self._state
         if state.reports_faults and state.returns and not self._outside:
             problem = f"Items are still on the return stack at '{token.word}'."
-            self._report_return_stack(problem, token, remedy=self._remedy_at_end(token))
+            self._report_return_stack(problem, token, remedy=self._get_end_remedy(token))
         if state.alive:
             self.leaving.append(state.end(token))
 
-    def _remedy_at_end(self, token: Token) -> str:
+    def _get_end_remedy(self, token: Token) -> str:
         """Return the fix for items that remain on the return stack when the definition ends."""
         loops = sum(frame.word in {"do", "?do"} for frame in self.frames)
         kept = len(self._state.returns) - 2 * loops
@@ -370,9 +370,9 @@ METHODS: Mapping[str, Callable[[ControlStructures, FifthWord, Token], None]] = {
     "depth": ControlStructures.depth,
     "exit": ControlStructures.exit,
     "ends": ControlStructures.ends,
-    "to_r": ControlStructures.move_to_returns,
-    "from_r": ControlStructures.move_from_returns,
-    "copy_r": ControlStructures.copy_returns,
+    "to_r": ControlStructures.move_to_return_stack,
+    "from_r": ControlStructures.move_from_return_stack,
+    "copy_r": ControlStructures.copy_from_return_stack,
     "unloop": ControlStructures.unloop,
 }
 """The method of each role, for words that act on control flow or the return stack."""

@@ -76,7 +76,7 @@ class StringFlow:
         """Return the initial cells of a definition, some of which are followed to forbidden words."""
         cells: list[Cell] = []
         for name in taken.names:
-            rules = self._language.suspected_rules(name)
+            rules = self._language.find_suspected_rules(name)
             trace = CellTrace(origin=name, token=token, watched=rules) if rules else None
             cells += [trace] * self._language.cells.get_width(name)[0]
         if placed and taken.counted:
@@ -112,7 +112,7 @@ class StringFlow:
             self.check_use(cells, token)
             if word.library != PROGRAM:
                 self._check_sinks(token, cells)
-                left = self._propagate(word, token, cells)
+                left = self._propagate_strings(word, token, cells)
             elif word.hands:
                 self._check_sql([cells[-1 - place] for place in word.hands if place < len(cells)], token)
         if word.brings and word.effect is not None:
@@ -126,7 +126,7 @@ class StringFlow:
             left = [self._build_returned_string(word, token, content), *left[1:]]
         if word.watched:
             fresh = CellTrace(origin=token.word, token=token, watched=self._find_rules(word.watched))
-            left = [_watch(cell, fresh) for cell in left]
+            left = [_merge_watched_rules(cell, fresh) for cell in left]
         return left
 
     def _check_sinks(self, token: Token, cells: Sequence[Cell]) -> None:
@@ -154,7 +154,7 @@ class StringFlow:
             left[-1 - place] = CellTrace(origin=token.word, token=token, quotes=quotes)
         return left
 
-    def _propagate(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
+    def _propagate_strings(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Return the cells that a word leaves: unchanged cells, and new cells from watched strings."""
         made: Cell = None
         for cell in filter(None, cells):
@@ -233,11 +233,11 @@ class StringFlow:
 def _merge_content(content: Cell, cells: Sequence[Cell]) -> Cell:
     """Combine the facts about a buffer's text with the facts about an appended string."""
     for cell in cells:
-        content = _watch(content, cell) if cell is not None else content
+        content = _merge_watched_rules(content, cell) if cell is not None else content
     return content
 
 
-def _watch(cell: Cell, other: CellTrace) -> Cell:
+def _merge_watched_rules(cell: Cell, other: CellTrace) -> Cell:
     if cell is None:
         return other
     new = tuple(rule for rule in other.watched if rule not in cell.watched)
@@ -319,7 +319,7 @@ class WalkState:
         """Return whether a fault at this position should be reported."""
         return self.exact and self.alive
 
-    def take_cells(self, count: int, word: FifthWord, token: Token) -> list[Cell]:
+    def pop_cells(self, count: int, word: FifthWord, token: Token) -> list[Cell]:
         """Take cells from the stack, and borrow missing cells from below the seen ones."""
         rest = len(self.cells) - count
         if rest < 0:

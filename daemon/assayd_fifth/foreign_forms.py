@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-_MOST_LINES = 2000
+_MAX_LINES = 2000
 _LINE_CHARS = 300
 """Maximum number of characters of a line that are searched."""
 
@@ -112,9 +112,9 @@ _ROWS: Sequence[_LinePattern] = (
 )  # fmt: skip
 
 
-def find_forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[ForeignForm]:
+def find_foreign_forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[ForeignForm]:
     """Return the foreign forms on lines that have findings, at most one form per line."""
-    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+    for number, line in enumerate(text.split("\n")[:_MAX_LINES], 1):
         if len(line) > _LINE_CHARS or not is_wrong(number):
             continue
         for row in _ROWS:
@@ -134,7 +134,7 @@ def find_forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[ForeignFo
 def iter_missing_fetches(text: str) -> Iterator[ForeignForm]:
     """Yield forms like ``total 2 + .``, in which a variable lacks the `@` that reads its value."""
     names = _find_defined_names(text, "variable")
-    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+    for number, line in enumerate(text.split("\n")[:_MAX_LINES], 1):
         for found in _COMPUTED.finditer(line[:_LINE_CHARS]):
             if found[1].lower() in names and "\\ " not in line[: found.start()]:
                 new = f"{line[: found.end(1)]} @{line[found.end(1) :]}"
@@ -178,20 +178,20 @@ _SUSPICIONS: Sequence[_LinePattern] = (
 def iter_suspicious_forms(text: str) -> Iterator[ForeignForm]:
     """Yield forms like ``s" hello" .`` and ``0 5 do``, which have a different meaning in Fifth."""
     names, values = _find_defined_names(text, "variable"), _find_defined_names(text, "value")
-    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+    for number, line in enumerate(text.split("\n")[:_MAX_LINES], 1):
         code = line[:_LINE_CHARS]
         for row in _SUSPICIONS:
             found = row.find.search(code)
             if found is None or "\\ " in code[: found.start()] or not _is_applicable(row, found):
                 continue
             new = line[: found.start()] + found.expand(row.put) + line[found.end() :] if row.put else line
-            yield _build_form(number, found, row, new)
+            yield _build_foreign_form(number, found, row, new)
         for rows, known in ((_STORES, names), (_VALUES, values)):
             for row in rows:
                 found = next((each for each in row.find.finditer(code) if each[1].lower() in known), None)
                 if found is not None and "\\ " not in code[: found.start()]:
                     new = line[: found.start()] + found.expand(row.put) + line[found.end() :]
-                    yield _build_form(number, found, row, new)
+                    yield _build_foreign_form(number, found, row, new)
 
 
 _STORES: Sequence[_LinePattern] = (
@@ -221,7 +221,7 @@ def _is_applicable(row: _LinePattern, found: re.Match[str]) -> bool:
     return not row.put.endswith(r"\3") or int(found[1]) < int(found[2])
 
 
-def _build_form(number: int, found: re.Match[str], row: _LinePattern, new: str) -> ForeignForm:
+def _build_foreign_form(number: int, found: re.Match[str], row: _LinePattern, new: str) -> ForeignForm:
     return ForeignForm(
         line=number,
         column=found.start() + 1 + (len(found[0]) - len(found[0].lstrip())),

@@ -15,7 +15,7 @@ _NAMED_BY = {"forbidden_pattern": "pattern"}
 """The key of a finding's word, by the finding's type; other types have `word`."""
 
 
-class _Dumper(yaml.SafeDumper):
+class _BlockStyleDumper(yaml.SafeDumper):
     """A YAML dumper that writes multi-line strings as blocks."""
 
 
@@ -24,18 +24,20 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _represent_text)
+_BlockStyleDumper.add_representer(str, _represent_text)
 
 
 def print_yaml(shown: AttemptView) -> None:
     """Print a finished attempt with the submitted code as YAML; use only ASCII on a terminal."""
-    print(write_yaml(shown.attempt, shown.submission(), ascii_only=sys.stdout.isatty()), end="")
+    print(format_yaml(shown.attempt, shown.submission(), ascii_only=sys.stdout.isatty()), end="")
 
 
-def write_yaml(attempt: Document, submission: Document, *, ascii_only: bool) -> str:
+def format_yaml(attempt: Document, submission: Document, *, ascii_only: bool) -> str:
     """Return a finished attempt with the submitted code as YAML; use only ASCII for a terminal."""
     result = {"validation_result": _build_result(attempt, submission["payload"]["code"])}
-    return yaml.dump(result, Dumper=_Dumper, sort_keys=False, allow_unicode=not ascii_only, width=110)
+    return yaml.dump(
+        result, Dumper=_BlockStyleDumper, sort_keys=False, allow_unicode=not ascii_only, width=110
+    )
 
 
 def _build_result(attempt: Document, code: str) -> Document:

@@ -49,8 +49,8 @@ def build_error_finding(stderr: str, code: str, about: Language) -> Finding | No
     if token.lower() == "throw" and rule.id == "fifth.undefined_word":
         rule = about.rules.run["fifth.uncaught_throw"]  # `-13 throw` prints the same as an undefined word
     line = int(error["line"]) if error["file"].endswith(PROGRAM_FILE) else None
-    found = _run_finding(rule, said=said or "aborted", token=token)
-    return found if line is None else _add_place(found, line, code)
+    found = _build_run_finding(rule, said=said or "aborted", token=token)
+    return found if line is None else _add_location(found, line, code)
 
 
 def _find_token(source: str) -> str:
@@ -64,10 +64,10 @@ def iter_prelude_findings(stderr: str, about: Language) -> Iterator[Finding]:
     """Return the findings for the messages that the prelude printed."""
     for note in _NOTE.finditer(stderr):
         if note["what"] in _NOTES:
-            yield _run_finding(about.rules.run[_NOTES[note["what"]]], said=note["said"], token="")
+            yield _build_run_finding(about.rules.run[_NOTES[note["what"]]], said=note["said"], token="")
 
 
-def _run_finding(rule: FifthRule, *, said: str, token: str) -> Finding:
+def _build_run_finding(rule: FifthRule, *, said: str, token: str) -> Finding:
     return Finding(
         rule=rule.id,
         category=rule.type,
@@ -80,7 +80,7 @@ def _run_finding(rule: FifthRule, *, said: str, token: str) -> Finding:
     )
 
 
-def _add_place(found: Finding, line: int, code: str) -> Finding:
+def _add_location(found: Finding, line: int, code: str) -> Finding:
     """Add the location to a finding, unless the program doesn't have this line."""
     text = get_snippet(code, line)
     return found if text is None else replace(found, line=line, snippet=text)
@@ -89,7 +89,7 @@ def _add_place(found: Finding, line: int, code: str) -> Finding:
 _LOOP = re.compile(r"(?<!\S)(?:begin|\??do|recurse)(?!\S)", re.IGNORECASE)
 
 
-def _place_at_loop(found: Finding, code: str) -> Finding:
+def _move_to_loop(found: Finding, code: str) -> Finding:
     """Move the finding about a limit to the only line that contains a loop."""
     lines = [number for number, line in enumerate(code.split("\n"), 1) if _LOOP.search(line)]
     if len(lines) != 1 or not found.is_error:
@@ -138,7 +138,7 @@ def _judge_run(name: str, unit: UnitResult | None, code: str) -> JudgedUnit:
     if tried.case.status is CaseStatus.PASSED:
         return replace(tried, findings=tuple(iter_prelude_findings(stderr, get_language())))
     if unit.outcome.cause in {Cause.TIMEOUT, Cause.OUTPUT_LIMIT}:
-        return replace(tried, findings=tuple(_place_at_loop(one, code) for one in tried.findings))
+        return replace(tried, findings=tuple(_move_to_loop(one, code) for one in tried.findings))
     said = build_error_finding(stderr, code, get_language())
     if said is None or unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
         return tried
@@ -193,7 +193,7 @@ def build_feedback(
         "add_emphasis": _remove_duplicates(rule.emphasis for rule in stressed),
         "expand_sections": _remove_duplicates(sections),
         "lens_warnings": _remove_duplicates(lens),
-        "priority_fixes": _remove_duplicates(_format_fixes(errors, rules)),
+        "priority_fixes": _remove_duplicates(_list_fixes(errors, rules)),
     }
 
 
@@ -230,7 +230,7 @@ def _get_list(feedback: Mapping[str, object], name: str) -> list[object]:
     return found if isinstance(found, list) else []
 
 
-def find_word(finding: Finding) -> str:
+def extract_word(finding: Finding) -> str:
     """Return the word at a finding's position, or the part of the word in the snippet."""
     if finding.snippet is None or finding.column is None:
         return ""
@@ -244,11 +244,11 @@ def _iter_broken_rules(errors: Sequence[Finding], about: Language) -> Iterator[F
     return (rule for rule in known if rule.id in broken)
 
 
-def _format_fixes(errors: Sequence[Finding], rules: Iterable[FifthRule]) -> Iterator[str | None]:
+def _list_fixes(errors: Sequence[Finding], rules: Iterable[FifthRule]) -> Iterator[str | None]:
     for rule in rules:
         for finding in errors:
             if finding.rule == rule.id and rule.fix:
-                yield rule.fix.format(word=find_word(finding) or "such words")
+                yield rule.fix.format(word=extract_word(finding) or "such words")
 
 
 def _build_notes(findings: Sequence[Finding], *, ran: bool) -> Iterator[str]:

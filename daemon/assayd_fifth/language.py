@@ -273,7 +273,7 @@ class Language:
     wheres: Mapping[str, str] = field(default_factory=dict)
     """Word to the first library that defines it, for words that aren't loaded."""
 
-    def suspected_rules(self, parameter: str) -> tuple[FifthRule, ...]:
+    def find_suspected_rules(self, parameter: str) -> tuple[FifthRule, ...]:
         """Return the rules that treat a parameter with this name as external data."""
         name = parameter.lower()
         return tuple(rule for rule in self.rules.flows if rule.parameters and rule.parameters.fullmatch(name))
@@ -291,7 +291,7 @@ _folders: tuple[Path, ...] = ()
 """Folders with the operator's additions."""
 
 
-def add_tables(folders: Iterable[Path]) -> None:
+def add_language_folders(folders: Iterable[Path]) -> None:
     """Add the tables in these folders to the language of this process.
 
     Raises: ConfigError ``fifth.tables``.

@@ -98,7 +98,7 @@ class FifthProgram:
             if first is not None and not any(word in self.used for word in rule.needs):
                 self.tell(rule.id, first.start, word=first.word)
 
-    def library_path(self, library: str) -> str:
+    def get_library_path(self, library: str) -> str:
         """Return the path for loading a library, in the same folder as the program's other libraries."""
         return f"{self._folder}{library}{_SUFFIX}"
 
@@ -108,7 +108,7 @@ class FifthProgram:
         """Record the use of a word to which a companion rule applies."""
         self.used.setdefault(token.word, token)
 
-    def reads_number(self, word: str) -> bool:
+    def is_number_in_base(self, word: str) -> bool:
         """Return whether a word is a number in another base, if the base can have changed."""
         return self._any_base and word.isalnum()
 
@@ -192,7 +192,7 @@ class FifthProgram:
             for token in segment.tokens:
                 self._import_word(token, inside=segment.opener is not None)
             if segment.opener is not None and segment.opener.text:
-                comment = self._find_declared(segment)
+                comment = self._find_declared_effect(segment)
                 effect = comment.effect if comment is not None else None
                 self._newest = segment.opener.text.lower()
                 self.known[self._newest] = self._build_word(effect, None)
@@ -215,7 +215,7 @@ class FifthProgram:
         """Read one definition, whose name becomes known only after its end."""
         if opener.word not in self.known:
             self.record_unknown(Token(opener.word, opener.start), "")
-        comment = self._find_declared(segment)
+        comment = self._find_declared_effect(segment)
         declared = comment.effect if comment is not None else None
         suspicious = comment is not None and comment.suspicious
         walk = Walk(
@@ -230,7 +230,7 @@ class FifthProgram:
         walk.end(Token(";", opener.start))
         found = walk.found[0]
         if comment is None:
-            self._report_no_comment(segment, opener, found)
+            self._report_missing_comment(segment, opener, found)
         elif declared is not None and found.exact and not found.agrees and not walk.state.macro:
             self._report_wrong_comment(opener, found, declared, comment.text)
         if not opener.text:
@@ -258,7 +258,7 @@ class FifthProgram:
         self.known[name] = word
         self._newest = name
 
-    def _find_declared(self, segment: ProgramSegment) -> _DeclaredEffect | None:
+    def _find_declared_effect(self, segment: ProgramSegment) -> _DeclaredEffect | None:
         """Return the content of a definition's stack comment, which can also be a line comment."""
         for comment in segment.comments:
             if comment not in self._comments:
@@ -274,9 +274,9 @@ class FifthProgram:
         text = comment.partition(")")[0].rpartition("(")[2].strip()
         effect = read_effect(text, self.language.cells)
         names = effect.takes.names if effect else ()
-        return _DeclaredEffect(text, effect, any(map(self.language.suspected_rules, names)))
+        return _DeclaredEffect(text, effect, any(map(self.language.find_suspected_rules, names)))
 
-    def _report_no_comment(self, segment: ProgramSegment, opener: Token, found: WalkResult) -> None:
+    def _report_missing_comment(self, segment: ProgramSegment, opener: Token, found: WalkResult) -> None:
         """Report a definition without a stack comment; a separate rule applies to constants."""
         if not opener.text:
             return

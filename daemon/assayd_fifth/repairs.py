@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from assayd.findings.source_text import add_correction
 from assayd.model.finding import Edit, Finding
 
-MOST_TRIED = 60
+MAX_TRIED = 60
 """Maximum number of changed programs to check for a program with errors."""
 MOST_CHARS = 20_000
-_MOST_PLACES = 14
+_MAX_PLACES = 14
 _LINE_CHARS = 300
 """Maximum length of a line that is corrected."""
 _END = re.compile(r"(?<!\S);(?!\S)")
@@ -99,7 +99,7 @@ def find_best_change(
     for finding in sorted((each for each in found if each.rule in _ORDER and each.line), key=_build_rank_key):
         for change in _generate_changes(lines, finding, words):
             tried += 1
-            if tried > MOST_TRIED:
+            if tried > MAX_TRIED:
                 break
             left = tuple(again(change.apply_to(lines)))
             if change.new.count("\n") > change.last - change.first and left:
@@ -174,7 +174,7 @@ def _insert_word(lines: Sequence[str], line: int, word: str, *, start: int = 0) 
     """Yield the changes that insert a word into a line, starting with the last position."""
     text = lines[line - 1]
     places = [found.start() for found in _WORD.finditer(text) if found.start() > start]
-    for place in [*places[-_MOST_PLACES:], len(text.rstrip())][::-1]:
+    for place in [*places[-_MAX_PLACES:], len(text.rstrip())][::-1]:
         before, after = text[:place].rstrip(), text[place:].strip()
         new = " ".join(part for part in (before, word, after) if part)
         yield ProgramChange(line, line, new)
@@ -190,7 +190,7 @@ def _close_string(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramCh
     text = lines[line - 1]
     start = text.rfind('"') + 1
     words = [found for found in _WORD.finditer(text) if found.end() > start]
-    places = [found.end() for found in words[-_MOST_PLACES:]][::-1]
+    places = [found.end() for found in words[-_MAX_PLACES:]][::-1]
     last = len(words)
     while last > 1 and words[last - 1][0].lower() in _AFTER_STRINGS:
         last -= 1
@@ -205,7 +205,7 @@ _AFTER_STRINGS = frozenset({"type", "text", "print", "raw", "cr", "nl", "str+", 
 def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
     """End a definition at the end of a line, trying the last possible line first."""
     last = next((n for n in range(line + 1, len(lines) + 1) if _STARTS.match(lines[n - 1])), len(lines) + 1)
-    for number in range(min(last - 1, line + _MOST_PLACES), line - 1, -1):
+    for number in range(min(last - 1, line + _MAX_PLACES), line - 1, -1):
         text = lines[number - 1].rstrip()
         if text.strip() and not text.lstrip().startswith("\\"):
             yield ProgramChange(number, number, f"{text} ;")

@@ -61,35 +61,41 @@ def add_operator_documents(
     """
     for path, document in read_tables(folders):
         for library, brings in document.get("libraries", {}).items():
-            _require(path, library not in about["libraries"], f"the library {library!r} already exists")
+            _require_valid(path, library not in about["libraries"], f"the library {library!r} already exists")
             about["libraries"][library] = list(brings)
         for library, words in document.get("words", {}).items():
             about["libraries"].setdefault(library, [])
             known = {name.lower() for name in vocabulary["words"].setdefault(library, {})}
             for name in words:
-                _require(path, name.lower() not in known, f"the word {name!r} already exists in {library}")
+                _require_valid(
+                    path, name.lower() not in known, f"the word {name!r} already exists in {library}"
+                )
             vocabulary["words"][library] |= words
         for rule in document.get("rule", ()):
             _check_rule(path, rule, {each["id"] for each in rules["rule"]})
             rules["rule"].append(rule)
         for name, text in document.get("section", {}).items():
-            _require(path, name not in about["guide"], f"the section {name!r} of the guide already exists")
-            _require(path, isinstance(text, str), f"the section {name!r} of the guide isn't a string")
+            _require_valid(
+                path, name not in about["guide"], f"the section {name!r} of the guide already exists"
+            )
+            _require_valid(path, isinstance(text, str), f"the section {name!r} of the guide isn't a string")
             about["guide"][name] = text
         for kind, keys in _WATCHED.items():
             for entry in document.get(kind, ()):
-                _check_watched(path, kind, entry, keys, {each["id"] for each in rules["rule"]})
+                _check_profile(path, kind, entry, keys, {each["id"] for each in rules["rule"]})
                 rules[kind].append(entry)
 
 
 def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
     """Refuse a rule that can never be reported."""
     for key in _NEEDED:
-        _require(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
+        _require_valid(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]
-    _require(path, name.partition(".")[0] in STAGES, f"rule {name}: the id must begin with a stage and a dot")
-    _require(path, name not in known, f"rule {name}: the id already exists")
-    _require(path, rule["detect"] in _FOUND_BY, f"rule {name}: detect must be words, flow or companion")
+    _require_valid(
+        path, name.partition(".")[0] in STAGES, f"rule {name}: the id must begin with a stage and a dot"
+    )
+    _require_valid(path, name not in known, f"rule {name}: the id already exists")
+    _require_valid(path, rule["detect"] in _FOUND_BY, f"rule {name}: detect must be words, flow or companion")
     for key in ("message", "suggestion"):
         try:
             str(rule.get(key, "")).format_map(_NAMES)
@@ -99,23 +105,23 @@ def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
             ) from problem
 
 
-def _check_watched(
+def _check_profile(
     path: Path, kind: str, entry: Mapping[str, Any], keys: tuple[str, ...], known: set[str]
 ) -> None:
     """Refuse a profile or task with unknown names, or with a value that isn't a list of strings."""
-    _require(
+    _require_valid(
         path,
         set(entry) <= set(keys) and entry.get("match"),
         f"a {kind} must have match, and {', '.join(keys[1:])}",
     )
     for key, value in entry.items():
         texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        _require(path, texts, f"{key} of a {kind} must be a list of strings")
+        _require_valid(path, texts, f"{key} of a {kind} must be a list of strings")
     for rule in entry.get("rules", ()):
-        _require(path, rule in known, f"a {kind} names the unknown rule {rule!r}")
+        _require_valid(path, rule in known, f"a {kind} names the unknown rule {rule!r}")
 
 
-def _require(path: Path, right: object, problem: str) -> None:
+def _require_valid(path: Path, right: object, problem: str) -> None:
     if not right:
         raise _table_error(path, problem)
 
@@ -219,13 +225,17 @@ def parse_rules(document: Mapping[str, Any]) -> FifthRules:
         ),
         profiles=tuple(
             ModelProfile(
-                match=_get_texts(e, "match"), rules=_get_texts(e, "rules"), lens=_get_texts(e, "lens")
+                match=_get_string_tuple(e, "match"),
+                rules=_get_string_tuple(e, "rules"),
+                lens=_get_string_tuple(e, "lens"),
             )
             for e in document["profile"]
         ),
         tasks=tuple(
             TaskProfile(
-                match=_get_texts(e, "match"), rules=_get_texts(e, "rules"), sections=_get_texts(e, "sections")
+                match=_get_string_tuple(e, "match"),
+                rules=_get_string_tuple(e, "rules"),
+                sections=_get_string_tuple(e, "sections"),
             )
             for e in document["task"]
         ),
@@ -237,14 +247,14 @@ _LISTS = ("words", "needs", "sources", "through", "sinks")
 
 def _parse_rule(entry: Mapping[str, Any]) -> FifthRule:
     fields = {key: value for key, value in entry.items() if key not in _LISTS}
-    fields |= {key: frozenset(_get_texts(entry, key)) for key in _LISTS}
+    fields |= {key: frozenset(_get_string_tuple(entry, key)) for key in _LISTS}
     fields["severity"] = Severity(entry.get("severity", Severity.ERROR))
-    fields["matches"] = tuple(re.compile(pattern) for pattern in _get_texts(entry, "matches"))
+    fields["matches"] = tuple(re.compile(pattern) for pattern in _get_string_tuple(entry, "matches"))
     if "parameters" in entry:
         fields["parameters"] = re.compile(entry["parameters"])
     return FifthRule(**fields)
 
 
-def _get_texts(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _get_string_tuple(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values: Sequence[str] = entry.get(key, ())
     return tuple(values)

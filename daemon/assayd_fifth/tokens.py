@@ -124,7 +124,7 @@ class _Scanner:
         self._near = ("(", "\\", *sorted(strings, key=len, reverse=True))
         """Words after which writers easily forget a space."""
         self._acts: dict[str, _Act | None] = {
-            **dict.fromkeys(language.taking, _Scanner._handle_parsing_word),
+            **dict.fromkeys(language.taking, _Scanner._scan_parsing_word),
             **dict.fromkeys(language.plain_strings, _Scanner._add_plain_word),
             **dict.fromkeys(language.escaped_strings, _Scanner._scan_escaped_string),
             "\\": _Scanner._skip_line_comment,
@@ -166,7 +166,7 @@ class _Scanner:
         elif word[: word.find(">") + 1] in self._language.tags and word not in self._language.wheres:
             act = _Scanner._split_tag
         else:
-            act = _Scanner._handle_end if word[-1] == ";" else None
+            act = _Scanner._scan_semicolon if word[-1] == ";" else None
         self._acts[word] = act
         return (act or _Scanner._add_word)(self, word, start, end)
 
@@ -174,7 +174,7 @@ class _Scanner:
         self._now.tokens.append(Token(word, start))
         return end
 
-    def _handle_end(self, word: str, start: int, end: int) -> int:
+    def _scan_semicolon(self, word: str, start: int, end: int) -> int:
         """End the definition at a `;`, even if it is joined to a line's last word; add other words."""
         hangs = word != ";"
         if self._now.opener is None or word[-1] != ";" or (hangs and not _LINE_ENDS(self._folded, end)):
@@ -194,12 +194,12 @@ class _Scanner:
     def _split_tag(self, word: str, start: int, end: int) -> int:
         """Split a tag from a word that begins with this tag, unless the program defines the word."""
         if word in self._named:
-            return self._handle_end(word, start, end)
+            return self._scan_semicolon(word, start, end)
         close = word.find(">") + 1
         self._report_spacing(start, start + close, word=word, left=word[:close], right=word[close:])
         return self._add_word(word[:close], start, start + close)
 
-    def _handle_parsing_word(self, word: str, start: int, end: int) -> int:
+    def _scan_parsing_word(self, word: str, start: int, end: int) -> int:
         """Add a parsing word; inside a definition, most parsing words are treated as ordinary words."""
         taken, inside = _NAME(self._folded, end), self._now.opener is not None
         if word in self._language.beginners and (not inside or self._begins_definition(start, taken[1])):
@@ -276,7 +276,7 @@ class _Scanner:
         blank = start + len(near)
         rest = _GLUED.get(near, _GLUED_STRING)(self._folded, blank)
         if rest is None:
-            return self._handle_end(word, start, end)
+            return self._scan_semicolon(word, start, end)
         right = self._text[blank : rest.end()]
         self._report_spacing(
             start, blank, word=self._text[start : rest.end()].split()[0], left=near, right=right

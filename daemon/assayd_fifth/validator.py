@@ -26,14 +26,14 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd_fifth import generating, judging
 from assayd_fifth.analysis import (
     Analysis,
-    analyse_program,
+    analyze_program,
     downgrade_errors,
     extract_bare_program,
     extract_program,
 )
 from assayd_fifth.generating import FifthContext, build_topics, list_words
 from assayd_fifth.judging import GFORTH, PROGRAM_FILE, iter_runs, judge_runs
-from assayd_fifth.language import add_tables, get_language
+from assayd_fifth.language import add_language_folders, get_language
 from assayd_fifth.payload import SAMPLES, FifthPayload
 
 _FOLDER = "assayd"
@@ -84,7 +84,7 @@ class FifthKind(Kind[FifthPayload]):
 
     def use_tables(self, folders: Sequence[Path]) -> None:
         """Add an operator's rules and words. Raises: ConfigError ``fifth.tables``."""
-        add_tables(folders)
+        add_language_folders(folders)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
         """Return the payload with the program that the answer contains."""
@@ -195,7 +195,7 @@ def _analyze_payload(payload: FifthPayload) -> Analysis:
 @lru_cache(maxsize=1)
 def _analyze_cached(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str], ...]) -> Analysis:
     """Analyze a program, and cache the result for all stages."""
-    return analyse_program(code, libraries=libraries, files=dict(files))
+    return analyze_program(code, libraries=libraries, files=dict(files))
 
 
 def _get_stage_findings(payload: FifthPayload, stage: str) -> tuple[Finding, ...]:

@@ -28,7 +28,7 @@ _BEHIND = frozenset({".", "!", "@"})
 _NO_HINT = "Define it before this line, or use words that exist."
 
 
-class NearWords:
+class SimilarWordSearch:
     """A search for known words that are near an unknown word, which remembers its results.
 
     Repairs analyse a program up to two hundred times, nearly always with the same words. The results must not
@@ -44,7 +44,7 @@ def _find_close_words(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(find_close_names(word, known, 3))
 
 
-def report_unknown_words(program: FifthProgram, near: NearWords) -> None:
+def report_unknown_words(program: FifthProgram, near: SimilarWordSearch) -> None:
     """Report each word that was unknown when it was used."""
     guesses = _WordGuesser(program, near)
     seen: set[tuple[str, bool]] = set()
@@ -75,7 +75,7 @@ def _report_unknown_word(program: FifthProgram, unknown: UnknownWord, guesses: _
             token.start,
             word=word,
             library=library,
-            path=program.library_path(library),
+            path=program.get_library_path(library),
             severity=severity,
         )
     # 3. two existing words are joined
@@ -145,7 +145,7 @@ def _explain_named_parameters(program: FifthProgram, unknown: UnknownWord) -> st
 class _WordGuesser:
     """A search for the known words that an unknown word may be a mistake for."""
 
-    def __init__(self, program: FifthProgram, near: NearWords) -> None:
+    def __init__(self, program: FifthProgram, near: SimilarWordSearch) -> None:
         self._program = program
         self._near = near
         self._left = _MOST_GUESSED

@@ -23,7 +23,7 @@ class WalkScope(Protocol):
     language: Language
     known: dict[str, FifthWord]
 
-    def reads_number(self, word: str) -> bool:
+    def is_number_in_base(self, word: str) -> bool:
         """Return whether a word is a number in the current base."""
         ...
 
@@ -128,7 +128,7 @@ class Walk:
                 continue
             self._at = at
             if word is None:
-                self._handle_unknown(token)
+                self._apply_unknown_word(token)
             elif token.kind is WORD:
                 self._apply_special_role(word, token)
             else:
@@ -161,7 +161,7 @@ class Walk:
     def _apply_plain_word(self, word: FifthWord, token: Token) -> None:
         """Apply a word that has a fixed effect and no other behavior."""
         state = self.state
-        taken = state.take_cells(word.takes, word, token)
+        taken = state.pop_cells(word.takes, word, token)
         state.certain = state.certain and word.certain
         if word.moves is not None:
             state.cells.extend([taken[place] for place in word.moves])
@@ -175,7 +175,7 @@ class Walk:
         if word.told or self.outside:
             self._report_watched(word, token)
         if word.parses:
-            self._consume_parsed_words(word)
+            self._read_word_arguments(word)
         role = word.role
         if role is None:
             self._apply_word(word, token)
@@ -189,14 +189,14 @@ class Walk:
         """Apply a word with one of the remaining roles."""
         match role:
             case "maybe_dup":
-                self._handle_maybe_dup(word, token)
+                self._apply_maybe_dup(word, token)
             case "pick":
-                self.state.take_cells(1, word, token)
+                self.state.pop_cells(1, word, token)
                 self.state.cells.append(None)
             case "recurse":
-                self._handle_recurse(word, token)
+                self._apply_recurse(word, token)
             case "does":
-                self._handle_does(token)
+                self._apply_does(token)
             case "bracket":
                 self._skip_brackets()
             case "macro":
@@ -216,7 +216,7 @@ class Walk:
             self.flow.apply_word(word, token, [])
             self.state.forget_depth()
             return
-        taken = self.state.take_cells(word.takes, word, token)
+        taken = self.state.pop_cells(word.takes, word, token)
         self.state.certain = self.state.certain and word.certain
         self.state.cells.extend(self.flow.apply_word(word, token, taken))
 
@@ -231,7 +231,7 @@ class Walk:
         if self.outside and word.compile_only and not self.control.frames:
             self._report("structure.compile_only", token.start, word=token.word)
 
-    def _consume_parsed_words(self, word: FifthWord) -> None:
+    def _read_word_arguments(self, word: FifthWord) -> None:
         """Read a word's arguments from the source, now or, in a definition, each time that it is run."""
         if not self.outside:
             self.parses += word.parses
@@ -250,7 +250,7 @@ class Walk:
         if token.kind is TAKING:
             self.state.macro = self.state.macro or token.word == "postpone"
             self._scope.apply_parsing_word(token)
-        self.state.take_cells(word.takes, word, token)
+        self.state.pop_cells(word.takes, word, token)
         if token.kind is STRING and word.leaves == 2:
             self.state.cells.extend((self.flow.build_literal_cell(token), None))
         else:
@@ -258,9 +258,9 @@ class Walk:
         if self.state.macro:
             self.state.forget_depth()
 
-    def _handle_unknown(self, token: Token) -> None:
+    def _apply_unknown_word(self, token: Token) -> None:
         """Handle a word that isn't in the tables: a number, a word with a rule, or an unknown word."""
-        if token.kind is WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
+        if token.kind is WORD and (is_number(token.word) or self._scope.is_number_in_base(token.word)):
             self.state.cells.append(None)
             return
         self.state.known = False
@@ -271,20 +271,20 @@ class Walk:
             self._scope.record_unknown(token, self._tokens[self._at - 2].word if self._at > 1 else "")
         self.state.forget_depth()
 
-    def _handle_maybe_dup(self, word: FifthWord, token: Token) -> None:
+    def _apply_maybe_dup(self, word: FifthWord, token: Token) -> None:
         """Follow `?dup` only if the next word takes the flag."""
         after = self._tokens[self._at].word if self._at < len(self._tokens) else ""
         if after not in {"if", "while"}:
             self.state.forget_depth()
 
-    def _handle_recurse(self, word: FifthWord, token: Token) -> None:
+    def _apply_recurse(self, word: FifthWord, token: Token) -> None:
         if self.declared is None or not self.declared.counted:
             self.state.forget_depth()
             return
-        self.state.take_cells(self.declared.takes.least, word, token)
+        self.state.pop_cells(self.declared.takes.least, word, token)
         self.state.cells.extend(NONES[self.declared.leaves.least])
 
-    def _handle_does(self, token: Token) -> None:
+    def _apply_does(self, token: Token) -> None:
         """End the part before `does>`, and begin that of the created word, whose stack has an address."""
         self.end(token)
         self.declared, self.state.counted = None, False
@@ -314,7 +314,7 @@ class Walk:
                 other = other or end
             borrowed = max(borrowed, end.borrowed)
         if other is not None:
-            self._report_difference(first, other)
+            self._report_branch_difference(first, other)
             return _NOTHING
         start = self.declared.takes.least if self.declared else 0
         return WalkResult(
@@ -325,7 +325,7 @@ class Walk:
             agrees=self.declared is None or _matches_effect(self.declared, first.height - start),
         )
 
-    def _report_difference(self, one: EndState, other: EndState) -> None:
+    def _report_branch_difference(self, one: EndState, other: EndState) -> None:
         self.state.report_fault(
             "structure.stack_effect",
             one.token,

@@ -29,14 +29,14 @@ _ANSWERS: Mapping[str, str] = {
 _ANSWERING = re.compile(
     r"(?:^|[|;&({`]|\b(?:then|do|else)\b)\s*(grep|egrep|fgrep|diff|cmp|expr|let|test|\[\[?|\(\()(?=\s|\w)"
 )
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 _LOOPS = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(while|until)\b")
 _WAITS = re.compile(
     r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:while !|until)\s+(?:\[\[?|test) -[efs] [\"']?([\w./*$-]{1,80})"
 )
 
 
-def advise_on_silence(content: str) -> tuple[str, int | None]:
+def suggest_for_silent_failure(content: str) -> tuple[str, int | None]:
     """Return the advice for a bash step that failed without output, with the likely line if known."""
     named = [
         (number, found[1])
@@ -56,60 +56,60 @@ def advise_on_silence(content: str) -> tuple[str, int | None]:
             "The step printed no error. Add set -x to trace its commands, or find the one that can fail.",
             None,
         )
-    shown = "; ".join(f"{name} in line {number} {_ANSWERS[name]}" for number, name in named[:_MOST_NAMED])
+    shown = "; ".join(f"{name} in line {number} {_ANSWERS[name]}" for number, name in named[:_MAX_NAMED])
     return f"The step printed no error. {shown}.", named[0][0] if len(named) == 1 else None
 
 
 def _find_awk_field(content: str) -> tuple[int, str] | None:
     """Return the line and name of a shell variable that a single-quoted awk program uses like a field."""
-    lines = content.split("\n")[:_MOST_LINES]
+    lines = content.split("\n")[:_MAX_LINES]
     names = {found[1] for line in lines if (found := _ASSIGNED.match(line)) is not None}
     for number, line in enumerate(lines, 1):
-        quoted = line[:_MOST_CHARS].split("'")[1::2] if re.search(r"\bg?awk\b", line) else []
+        quoted = line[:_MAX_CHARS].split("'")[1::2] if re.search(r"\bg?awk\b", line) else []
         for name in (found for part in quoted for found in re.findall(r"\$([A-Za-z_]\w*)", part)):
             if name in names and f"-v {name}=" not in line:
                 return number, name
     return None
 
 
-def advise_on_exit(content: str, status: int | None) -> str:
+def explain_exit_status(content: str, status: int | None) -> str:
     """Return a sentence with the lines that end a bash step with this status; empty if there are none."""
     exits = re.compile(rf"\bexit {status}\b")
     lines = [n for n, line in enumerate(content.split("\n"), 1) if status and exits.search(line)]
-    shown = ", ".join(map(str, lines[:_MOST_NAMED]))
+    shown = ", ".join(map(str, lines[:_MAX_NAMED]))
     return f" Line {shown} ends the step with exit {status}." if lines else ""
 
 
 _ASSIGNED = re.compile(r"\s*(?:local |export |readonly )?([A-Za-z_]\w*)=")
-_MOST_LINES = 2000
-_MOST_CHARS = 1000
+_MAX_LINES = 2000
+_MAX_CHARS = 1000
 
 
-def find_loops(content: str) -> list[int]:
+def find_endless_loops(content: str) -> list[int]:
     """Return the lines of a bash step that contain potentially endless loops."""
     return [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
 
 
-def advise_on_wait(content: str) -> tuple[str, int] | None:
+def suggest_for_waiting_loop(content: str) -> tuple[str, int] | None:
     """Return the advice for a bash loop that waits for a file, and its line; None if no loop waits."""
     for number, line in enumerate(content.split("\n"), 1):
-        if (found := _WAITS.search(line[:_MOST_CHARS])) is not None:
+        if (found := _WAITS.search(line[:_MAX_CHARS])) is not None:
             words = f"Remove the loop on line {number}: no other process runs that could create `{found[1]}`."
             return words, number
     return None
 
 
-def advise_on_path(message: str, others: Sequence[str]) -> str | None:
+def suggest_similar_path(message: str, others: Sequence[str]) -> str | None:
     """Return a submitted file whose name is similar to that of a missing file, or None."""
     found = _PATH.search(message)
     if found is None:
         return None
-    named = {path for text in others for path in _PATH.findall(text[:_MOST_READ])} - {found[0]}
+    named = {path for text in others for path in _PATH.findall(text[:_MAX_READ])} - {found[0]}
     near = find_close_names(found[0], sorted(named))
     return f"Did you mean {near[0]}? No step creates {found[0]}, and it isn't submitted." if near else None
 
 
-def advise_on_files(message: str, files: Iterable[str]) -> str | None:
+def suggest_submitted_files(message: str, files: Iterable[str]) -> str | None:
     """Return advice that lists a missing file and the submitted files; None if no file is named."""
     found = _MISSING.search(message)
     if found is None:
@@ -127,8 +127,8 @@ def find_steps_with_path(message: str, texts: Sequence[str]) -> list[int]:
     found = _PATH.search(message)
     if found is None:
         return []
-    return [number for number, text in enumerate(texts, 1) if found[0] in _PATH.findall(text[:_MOST_READ])]
+    return [number for number, text in enumerate(texts, 1) if found[0] in _PATH.findall(text[:_MAX_READ])]
 
 
 _PATH = re.compile(r"\b(?:data|tmp|logs)/[\w./-]{1,200}\w")
-_MOST_READ = 100_000
+_MAX_READ = 100_000

@@ -247,7 +247,7 @@ def classify_error(text: str, *, program: ErrorSource, timed_out: bool = False) 
     return _build_classified(ErrorClass.UNKNOWN, None)
 
 
-def find_last_line(text: str) -> str:
+def find_last_error_line(text: str) -> str:
     """Return the last line of an error message that isn't a usage message; empty if there is none."""
     lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
     told = [line for line in lines if line and not _USAGE.match(line)]

@@ -52,7 +52,7 @@ DATA_RULES = (
 )
 LINES = (".csv", ".tsv", ".txt", ".log", ".jsonl", ".ndjson")
 """Files whose lines are rows."""
-MOST_NAMES, MOST_COLUMNS, MOST_NAME = 200, 500, 200
+MAX_NAMES, MAX_COLUMNS, MOST_NAME = 200, 500, 200
 MOST_PARSED_ROWS, SAMPLED_BYTES = 5_000, 2**18
 """Files with more lines are counted by lines, and their columns read from the beginning."""
 _SAMPLED_ROWS, _SAMPLED_CELLS = 1000, 10_000
@@ -62,7 +62,7 @@ NUMBER, TEXT, NOTHING = "number", "text", ""
 """Types of a column of a file; `NOTHING` if its cells are empty."""
 
 Name = Annotated[str, Field(max_length=MOST_NAME)]
-Names = Annotated[tuple[Name, ...], Field(max_length=MOST_COLUMNS)]
+Names = Annotated[tuple[Name, ...], Field(max_length=MAX_COLUMNS)]
 
 
 class _Model(BaseModel):
@@ -77,7 +77,7 @@ class Facts(_Model):
     types: Names = ()
 
 
-Group = Annotated[dict[Name, Facts], Field(max_length=MOST_NAMES)]
+Group = Annotated[dict[Name, Facts], Field(max_length=MAX_NAMES)]
 
 
 class DataFacts(_Model):
@@ -116,7 +116,7 @@ def read_file_facts(path: str, content: bytes) -> Facts:
     delimiter = "\t" if path.endswith(".tsv") else ";" if ";" in head and "," not in head else ","
     rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
     try:
-        columns = [name.strip()[:MOST_NAME] for name in next(rows, [])[:MOST_COLUMNS]]
+        columns = [name.strip()[:MOST_NAME] for name in next(rows, [])[:MAX_COLUMNS]]
         types, count, cells = [NOTHING] * len(columns), 0, 0
         for row in islice(rows, _SAMPLED_ROWS if is_long else None):
             count += bool(row)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import describe_allowances, describe_file_head
+from assayd.findings.briefing import describe_file_head, describe_permissions
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Document, Example, PromptContext, Proposal
 from assayd.static.work_paths import FileContent, decode_content
@@ -177,7 +177,7 @@ def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
         return
     if policy.reports_only:
         yield "Bash steps may run the image's programs (awk is gawk) and bash's builtins."
-        yield from describe_allowances(policy, imports=False)
+        yield from describe_permissions(policy, imports=False)
         return
     commands = policy.commands
     allowed = sorted((commands.allowed - commands.blocked) - commands.builtins)
@@ -185,7 +185,7 @@ def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
     builtins = [name for name in _BUILTINS_REFUSED if name not in commands.builtins]
     if refused := [*builtins, *(name for name in _REACHED_FOR if name in commands.blocked)]:
         yield f"Not allowed in bash: {', '.join(refused)}."
-    yield from describe_allowances(policy, imports=False)
+    yield from describe_permissions(policy, imports=False)
 
 
 def _describe_refused_sql(policy: ExecutionPolicy | None) -> str:

@@ -28,10 +28,10 @@ RULE = Rule(
     severity=Severity.WARNING,
     help="Bad: n=$(grep -c x tmp/nothere). Good: set -euo pipefail at the top of the step.",
 )
-_MOST_LINES = 500
-_MOST_READ = 60
+_MAX_LINES = 500
+_MAX_READ = 60
 """Maximum distinct lines of a step to look up, because a submitter controls them."""
-_MOST_FINDINGS = 5
+_MAX_FINDINGS = 5
 MOST_IN_RUN = 20
 """Maximum ignored errors of a run to explain."""
 _SCRIPT = re.compile(r"scripts/[^:]*: line \d{1,6}: ")
@@ -54,10 +54,10 @@ def iter_ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None
     level = level or IgnoredErrors.WARNING
     if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
         return
-    lines = dict.fromkeys(line.strip() for line in stderr.splitlines()[:_MOST_LINES])
+    lines = dict.fromkeys(line.strip() for line in stderr.splitlines()[:_MAX_LINES])
     printed = (said for said in lines if _is_program_output(said, step.content))
-    errors = (said for said in islice(printed, _MOST_READ) if _is_error(said))
-    for said in islice(errors, _MOST_FINDINGS):
+    errors = (said for said in islice(printed, _MAX_READ) if _is_error_message(said))
+    for said in islice(errors, _MAX_FINDINGS):
         yield _ignored_error_finding(step, said, level)
 
 
@@ -69,7 +69,7 @@ def _is_program_output(said: str, content: str) -> bool:
     return source[1] is None or re.search(rf"\b{source[1]}\b", content) is not None
 
 
-def _is_error(said: str) -> bool:
+def _is_error_message(said: str) -> bool:
     return (
         is_known(said) or classify_error(said, program=ErrorSource.BASH).error_class is not ErrorClass.UNKNOWN
     )

@@ -33,24 +33,29 @@ from assayd.findings.runs import (
     COMPUTING,
     cause_finding,
     describe_limit,
-    name_loops,
+    point_to_loops,
     quote_stderr_end,
     timeout_finding,
 )
 from assayd.findings.source_text import get_snippet
-from assayd.findings.units import build_case, judge_exec, own_exit_code
+from assayd.findings.units import build_case, get_own_exit_code, judge_exec
 from assayd.guest_results import GuestJsonError
 from assayd.model.finding import Edit, Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten_text
-from assayd_pipeline.advice import advise_on_exit, advise_on_silence, advise_on_wait, find_loops
+from assayd_pipeline.advice import (
+    explain_exit_status,
+    find_endless_loops,
+    suggest_for_silent_failure,
+    suggest_for_waiting_loop,
+)
 from assayd_pipeline.command_line import SCHEMA_FILE
-from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify_error, find_last_line
+from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify_error, find_last_error_line
 from assayd_pipeline.facts import Facts
 from assayd_pipeline.payload import Database
-from assayd_pipeline.sql.rules import advise_on_names
+from assayd_pipeline.sql.rules import suggest_similar_names
 from assayd_pipeline.sql_record import IdleStatement, SqlCounts, SqlFailure, read_sql_record
 
 _TABLE = Path(__file__).parent / "data" / "messages.toml"
@@ -60,8 +65,8 @@ _LAST_FORM = re.compile(r"(?:^| )(?:Write|Assign)\b[^`]*`[^`]*`\.$")
 """The example at the end of a hint, which the corrected line replaces."""
 _NAMELESS = {"parse error:": "jq", "(standard_in) ": "bc", "Runtime error (func=": "bc"}
 """The beginnings of messages that don't name their program."""
-_MOST_LINES = 2000
-_MOST_CHARS = 10_000
+_MAX_LINES = 2000
+_MAX_CHARS = 10_000
 """Characters above which a step isn't searched for the line of a message."""
 _LINE_CHARS = 300
 """Maximum characters of a message to read and of a line to correct."""
@@ -102,7 +107,7 @@ def is_known(said: str) -> bool:
 def explain_message(said: str, content: str) -> ExplainedMessage:
     """Explain a line of a step's standard error; without a remedy, return only the line's location."""
     said = said[:_LINE_CHARS]
-    lines = content.split("\n")[:_MOST_LINES]
+    lines = content.split("\n")[:_MAX_LINES]
     at = _find_line(said, lines)
     if (
         misspelt := _explain_misspelt_file(said, lines) or _explain_misspelt_variable(said, lines, at)
@@ -131,7 +136,7 @@ def explain_message(said: str, content: str) -> ExplainedMessage:
 def _explain_misspelt_file(said: str, lines: list[str]) -> ExplainedMessage | None:
     """Return the remedy for a missing file whose name is similar to another path in the step."""
     missing = _MISSING.search(said)
-    if missing is None or sum(map(len, lines)) > _MOST_CHARS:
+    if missing is None or sum(map(len, lines)) > _MAX_CHARS:
         return None
     word = re.compile(rf"(?<![\w./-]){re.escape(missing[1])}(?![\w./-])")
     places = [number for number, line in enumerate(lines, 1) if word.search(line)]
@@ -149,7 +154,7 @@ def _explain_misspelt_file(said: str, lines: list[str]) -> ExplainedMessage | No
 def _explain_misspelt_variable(said: str, lines: list[str], at: int | None) -> ExplainedMessage | None:
     """Return the remedy for an unbound variable whose name is similar to an assigned variable."""
     unbound = _UNBOUND.search(said)
-    if unbound is None or sum(map(len, lines)) > _MOST_CHARS:
+    if unbound is None or sum(map(len, lines)) > _MAX_CHARS:
         return None
     close = find_close_names(unbound[1], sorted({name for line in lines for name in _ASSIGNED.findall(line)}))
     return (
@@ -196,7 +201,7 @@ def _correct_line(
     message: MessageEntry, found: re.Match[str], lines: list[str], at: int | None
 ) -> tuple[int | None, str | None]:
     """Return the only line that matches an entry's pattern, with its correction; otherwise None."""
-    if not message.at or (at is None and sum(map(len, lines)) > _MOST_CHARS):
+    if not message.at or (at is None and sum(map(len, lines)) > _MAX_CHARS):
         return None, None
     pattern = re.compile(_fill_groups(message.at, found, quote=re.escape))
     put = _fill_groups(message.put, found, quote=_escape_replacement)
@@ -322,24 +327,24 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
 def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
     tried = judge_exec(step.name, unit, program=BASH)
     if unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
-        return _judge_abnormal_end(step, unit, tried.case, tried.findings[0] if tried.findings else None)
+        return _judge_abnormal_exit(step, unit, tried.case, tried.findings[0] if tried.findings else None)
     stderr = unit.stderr.text()
     seen = classify_error(stderr, program=step.program)
-    said = seen.line or find_last_line(stderr)
-    words = f"{said or 'it failed'} (exit code {own_exit_code(unit)})"
+    said = seen.line or find_last_error_line(stderr)
+    words = f"{said or 'it failed'} (exit code {get_own_exit_code(unit)})"
     told = explain_message(said, step.content)
     advice, at, edit = told.hint, told.line, told.edit
     if not stderr.strip():
-        advice, at = advise_on_silence(step.content)
-    finding = _step_finding(step, seen.error_class, words, line=at)
-    hint = f"{advice or finding.suggestion}{advise_on_exit(step.content, own_exit_code(unit))}"
+        advice, at = suggest_for_silent_failure(step.content)
+    finding = _build_step_finding(step, seen.error_class, words, line=at)
+    hint = f"{advice or finding.suggestion}{explain_exit_status(step.content, get_own_exit_code(unit))}"
     finding = replace(finding, suggestion=hint, edit=edit)
     case = replace(tried.case, error_type=seen.error_class, message=finding.message, line=finding.line)
     return JudgedStep(case=case, finding=finding)
 
 
 def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
-    case = replace(build_case(unit, CaseStatus.ERROR, None), exit_code=own_exit_code(unit))
+    case = replace(build_case(unit, CaseStatus.ERROR, None), exit_code=get_own_exit_code(unit))
     try:
         record = read_sql_record(unit)
     except GuestJsonError as problem:
@@ -351,17 +356,17 @@ def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
         passed = replace(case, status=CaseStatus.PASSED, result=_count_results(record))
         return JudgedStep(case=passed, idle=record.idle, tables=record.tables)
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
-    return _judge_abnormal_end(step, unit, case, cause_finding(cause, "It", describe_limit(unit)))
+    return _judge_abnormal_exit(step, unit, case, cause_finding(cause, "It", describe_limit(unit)))
 
 
 def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> JudgedStep:
     seen = classify_error(record.message, program=step.program)
     place = f"statement {record.statement}: " if record.statement is not None else ""
-    finding = _step_finding(step, seen.error_class, place + record.message, line=record.line)
+    finding = _build_step_finding(step, seen.error_class, place + record.message, line=record.line)
     finding = replace(
         finding,
         column=record.column if finding.line is not None else None,
-        suggestion=advise_on_names(record.message, record.names)
+        suggestion=suggest_similar_names(record.message, record.names)
         or explain_message(record.message, step.content).hint
         or finding.suggestion,
     )
@@ -377,34 +382,34 @@ def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> Judged
     return JudgedStep(case=failed, finding=finding)
 
 
-def _judge_abnormal_end(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
+def _judge_abnormal_exit(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
     """Return the case for a failure with a specific cause; for timeouts, the advice is about the step."""
     if finding is None:
         return JudgedStep(case=case)
     if unit.outcome.cause is Cause.TIMEOUT:
-        finding = _timeout_finding(step, unit)
+        finding = _build_timeout_finding(step, unit)
         case = replace(case, error_type=ErrorClass.TIMEOUT)
     return JudgedStep(case=replace(case, message=finding.message), finding=finding)
 
 
-def _timeout_finding(step: StepText, unit: UnitResult) -> Finding:
+def _build_timeout_finding(step: StepText, unit: UnitResult) -> Finding:
     """Return the finding for a step that reached its time limit, located at the step's loop if any."""
     finding, text = timeout_finding(unit, "It"), step.content
     if step.program is not ErrorSource.BASH:
         lines = [number for number, line in enumerate(text.split("\n"), 1) if _RECURSIVE.search(line)]
-    elif (waits := advise_on_wait(text)) is not None:
+    elif (waits := suggest_for_waiting_loop(text)) is not None:
         return replace(finding, suggestion=waits[0], line=waits[1], snippet=get_snippet(text, waits[1]))
     else:
-        lines = find_loops(text)
+        lines = find_endless_loops(text)
     if finding.suggestion == COMPUTING and not lines:
         return replace(finding, suggestion=ADVICE[ErrorClass.TIMEOUT])
-    return name_loops(finding, text, lines)
+    return point_to_loops(finding, text, lines)
 
 
 _RECURSIVE = re.compile(r"\bWITH\s+RECURSIVE\b", re.IGNORECASE)
 
 
-def _step_finding(step: StepText, error_class: ErrorClass, words: str, *, line: int | None) -> Finding:
+def _build_step_finding(step: StepText, error_class: ErrorClass, words: str, *, line: int | None) -> Finding:
     shown = get_snippet(step.content, line)
     return Finding(
         rule=f"step.{error_class}",
@@ -421,7 +426,7 @@ def _count_results(ran: SqlCounts) -> JsonValue:
     return {"statements": ran.statements, "rows": ran.rows, "changes": ran.changes}
 
 
-def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Finding]:
+def iter_database_findings(database: Database, unit: UnitResult | None) -> Iterator[Finding]:
     """Yield findings about the unit that creates or checks the database."""
     if unit is None or unit.outcome.completed:
         return

@@ -23,7 +23,7 @@ from assayd_pipeline.command_line import SQLITE_HEADER
 from assayd_pipeline.facts import Expected
 from assayd_pipeline.shell.parse.source import normalize_script
 
-MOST_STEPS = 100
+MAX_STEPS = 100
 """Source: docs/operating/configure.md."""
 MOST_NAME_CHARS = 64
 
@@ -97,7 +97,7 @@ class Database(_PayloadModel):
 class PipelinePayload(_PayloadModel):
     """The bash and SQL steps of a pipeline, which work on files and a SQLite database."""
 
-    steps: tuple[Step, ...] = Field((), max_length=MOST_STEPS, description="Steps to run in order.")
+    steps: tuple[Step, ...] = Field((), max_length=MAX_STEPS, description="Steps to run in order.")
     files: Mapping[str, FileContent] = Field(
         default_factory=dict, description="Files of the directory that the steps run in, by path."
     )

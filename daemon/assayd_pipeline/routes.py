@@ -434,7 +434,7 @@ async def _load_judged(call: Call, attempt: Attempt) -> JudgedReport | None:
     if attempt.state is not State.FINISHED:
         return None
     report, _ = await call.service.documents(attempt)
-    return await call.budget.read_in_turn(report, call.caller.peer.uid, JudgedReport)
+    return await call.budget.parse_in_turn(report, call.caller.peer.uid, JudgedReport)
 
 
 @router.get("/{id}", responses=answers.describe_json_responses(PipelineDetailDocument, "The pipeline"))

@@ -19,14 +19,14 @@ from assayd.model.text_limits import shorten_text
 from assayd.static.python.safe_fixes import build_edit
 from assayd.static.work_paths import decode_content
 from assayd_pipeline.payload import PipelinePayload
-from assayd_pipeline.sql import examine_sql
+from assayd_pipeline.sql import check_sql
 from assayd_pipeline.sql.dialects import (
     MOST_CHARS,
     ExplainedConstruct,
     explain_rejected,
     has_different_meaning,
 )
-from assayd_pipeline.sql.meanings import explain_misreadings, explain_refused
+from assayd_pipeline.sql.meanings import explain_misinterpretations, explain_unpreparable
 from assayd_pipeline.sql.preparer import StatementPreparer, TableSources, open_preparer
 from assayd_pipeline.sql.read import split_sql
 
@@ -39,7 +39,7 @@ RULES = (
     ),
 )
 _EXPLAINED = frozenset({"sql.syntax", "sql.not_understood", "sql.parameter", "sql.statement", "sql.truncate"})
-_MOST_STATEMENTS = 100
+_MAX_STATEMENTS = 100
 _HEAD_BYTES = 2000
 _MOST_HINTS = 5
 
@@ -120,7 +120,7 @@ def iter_suspicions(payload: PipelinePayload, number: int, content: str) -> Iter
         return found
 
     for start, statement in _split_statements(content):
-        told = list(explain_misreadings(statement, tables))
+        told = list(explain_misinterpretations(statement, tables))
         if has_different_meaning(statement) and (other := explain_rejected(statement, tables())) is not None:
             told.append(other)
         for one in told:
@@ -140,7 +140,7 @@ def find_refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
             if complaint is None:
                 tables.run(statement)
                 continue
-            one = explain_refused(statement, complaint, tables)
+            one = explain_unpreparable(statement, complaint, tables)
             if one is not None:
                 found.append(_build_refusal(number, step.content, start, statement, complaint, one))
             break
@@ -165,7 +165,7 @@ def _build_refusal(
 
 def _split_statements(content: str) -> Iterator[tuple[int, str]]:
     """Yield the statements with their offsets; if the text can't be split, yield nothing."""
-    for statement in split_sql(content).statements[:_MOST_STATEMENTS]:
+    for statement in split_sql(content).statements[:_MAX_STATEMENTS]:
         start, end = statement.tokens[0].start, statement.tokens[-1].end
         if end - start <= MOST_CHARS:
             yield start, content[start:end]
@@ -183,7 +183,7 @@ def _add_explanation(
     if one is None or ((one.said or not one.written) and finding.edit is not None):
         return finding
     edit = _build_edit(content, start, statement, one)
-    if edit is not None and examine_sql(_apply_explanation(content, start, statement, one), policy).syntax:
+    if edit is not None and check_sql(_apply_explanation(content, start, statement, one), policy).syntax:
         edit = None
     line = line_number_at(content, start + _skip_white_space(statement, one)) if one.written else finding.line
     return replace(

@@ -14,7 +14,7 @@ from assayd.guest_results import DEFAULT_LIMITS, GuestJsonError, decode_guest_js
 from assayd.model.run import Cause, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, shorten_text
-from assayd_pipeline.facts import MOST_COLUMNS, Facts
+from assayd_pipeline.facts import MAX_COLUMNS, Facts
 
 _LIMITS = replace(DEFAULT_LIMITS, bytes=2**20, containers=200, values=6000)
 _NAME_CHARS = 100
@@ -121,7 +121,7 @@ def _parse_tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
             case [str() as name, int() as rows, list() as described] if 0 <= rows <= _MOST:
                 texts = [
                     shorten_text(text, _NAME_CHARS)
-                    for text in described[: 2 * MOST_COLUMNS]
+                    for text in described[: 2 * MAX_COLUMNS]
                     if isinstance(text, str)
                 ]
                 columns, types = tuple(texts[::2]), tuple(texts[1::2])

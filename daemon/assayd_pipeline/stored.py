@@ -211,7 +211,7 @@ class PipelineReader:
         """List pipelines without steps and attempts, starting with the newest."""
         return await self._reader.read(lambda connection: _list_pipelines(connection, query))
 
-    async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
+    async def find_groups(self, attempt_id: str) -> Mapping[str, str]:
         """Return the pipeline to which an attempt belongs."""
         found = await self.list(PipelineQuery(attempt_id=attempt_id, limit=1))
         return {"pipeline_id": found[0].id} if found else {}

@@ -38,13 +38,13 @@ from assayd.static.work_paths import check_paths, decode_content, decode_head
 from assayd_pipeline import generating, ignored, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
 from assayd_pipeline import worth as pipeline_worth
-from assayd_pipeline.advice import advise_on_files, advise_on_path, find_steps_with_path
+from assayd_pipeline.advice import find_steps_with_path, suggest_similar_path, suggest_submitted_files
 from assayd_pipeline.errors import ADVICE, ErrorClass
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.facts import (
     DATA_RULES,
+    MAX_NAMES,
     MOST_NAME,
-    MOST_NAMES,
     DataFacts,
     Facts,
     iter_input_findings,
@@ -53,7 +53,14 @@ from assayd_pipeline.facts import (
 )
 from assayd_pipeline.generating import BOTH, PipelineContext, instructions, usual
 from assayd_pipeline.ignored import MOST_IN_RUN, iter_ignored_errors
-from assayd_pipeline.judging import BASH, JudgedStep, StepText, judge_database, judge_outputs, judge_step
+from assayd_pipeline.judging import (
+    BASH,
+    JudgedStep,
+    StepText,
+    iter_database_findings,
+    judge_outputs,
+    judge_step,
+)
 from assayd_pipeline.payload import SAMPLES, Database, PipelinePayload, Step, compute_steps_digest
 from assayd_pipeline.repair import (
     describe_tables,
@@ -72,7 +79,7 @@ from assayd_pipeline.sql_hints import (
     iter_suspicions,
     prepare_tables_before,
 )
-from assayd_pipeline.worth import StepReads, judge_idle, judge_results, read_steps
+from assayd_pipeline.worth import StepFileFacts, iter_idle_findings, judge_results, read_steps
 
 FOLDERS = ("data", "tmp", "scripts", "logs")
 """The folders of the sandbox directory. Source: docs/kinds/pipeline.md."""
@@ -137,7 +144,7 @@ class PreparedPipeline(PipelinePayload):
     """
 
     refusals: tuple[Refusal, ...] = ()
-    read: StepReads = StepReads()
+    read: StepFileFacts = StepFileFacts()
     inputs: Mapping[str, Facts] = MappingProxyType({})
 
 
@@ -166,7 +173,7 @@ class PipelineKind(Kind[PipelinePayload]):
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
         """Return the static stages in order; all of them run, so that a report contains all findings."""
         return (
-            Stage(name="parse", check=_check_parse, on_fail=FailureAction.CONTINUE),
+            Stage(name="parse", check=_check_syntax_and_paths, on_fail=FailureAction.CONTINUE),
             Stage(name="commands", check=_check_commands, on_fail=FailureAction.CONTINUE),
             Stage(name="sql", check=_check_sql, on_fail=FailureAction.CONTINUE),
         )
@@ -182,7 +189,7 @@ class PipelineKind(Kind[PipelinePayload]):
         heads = {path: decode_head(given) for path, given in payload.files.items()}
         read = read_steps(list(iter_numbered_steps(submitted)), heads)
         inputs = _read_input_facts(payload)
-        if not foreseen and not inputs and read == StepReads():
+        if not foreseen and not inputs and read == StepFileFacts():
             return payload if cleaned == payload.steps else submitted
         return PreparedPipeline.model_construct(**fields, refusals=foreseen, read=read, inputs=inputs)
 
@@ -214,14 +221,15 @@ class PipelineKind(Kind[PipelinePayload]):
         units = iter(result.units)
         found: list[Finding] = []
         if payload.database is not None:
-            found += judge_database(payload.database, next(units, None))
+            found += iter_database_findings(payload.database, next(units, None))
         steps = list(iter_numbered_steps(payload))
         ran = [(text, next(units, None)) for text in steps]
         judged = [judge_step(text, unit) for text, unit in ran]
         known = getattr(payload, "refusals", ())
         found += [
             add_correction(
-                _add_refusal(_add_similar_path(step.finding, payload, result), number, known), text.content
+                _add_predicted_refusal(_add_similar_path(step.finding, payload, result), number, known),
+                text.content,
             )
             for number, (text, step) in enumerate(zip(steps, judged, strict=True), 1)
             if step.finding is not None
@@ -242,10 +250,10 @@ class PipelineKind(Kind[PipelinePayload]):
             cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
             found.append(cause_finding(cause, "The run", "steps have no result"))
         if not has_errors(found):
-            read = getattr(payload, "read", StepReads())
+            read = getattr(payload, "read", StepFileFacts())
             found += judge_results(steps, read, [bool(case.stdout) for case in cases], result)
             for text, step in zip(steps, judged, strict=True):
-                found += judge_idle(text, step.idle)
+                found += iter_idle_findings(text, step.idle)
         facts = None
         if not has_errors(found):
             facts = _collect_facts(payload, judged, result)
@@ -330,9 +338,9 @@ def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunRes
     others = [*payload.files, *(output.name for output in made), *(step.content for step in payload.steps)]
     told = ", ".join(f"{one.name} ({len(one.content)} bytes)" for one in made[:_MADE_TOLD])
     context = f"{finding.context or ''}{'; ' if finding.context else ''}made before: {told}" if told else None
-    suggestion = advise_on_path(finding.message, others) or finding.suggestion
+    suggestion = suggest_similar_path(finding.message, others) or finding.suggestion
     if suggestion == ADVICE[ErrorClass.FILE_NOT_FOUND]:
-        suggestion = advise_on_files(finding.message, payload.files) or suggestion
+        suggestion = suggest_submitted_files(finding.message, payload.files) or suggestion
     having = find_steps_with_path(finding.message, [step.content for step in payload.steps])
     if len(having) > 1:
         suggestion = f"{suggestion or ''} Steps with this path: {', '.join(map(str, having))}.".lstrip()
@@ -343,7 +351,7 @@ def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunRes
     )
 
 
-def _add_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
+def _add_predicted_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
     """Add the correct form for SQLite to a failure that was predicted before the run."""
     one = next((one for one in known if one.step == number and one.matches_error(finding.message)), None)
     if one is None:
@@ -376,7 +384,7 @@ def _is_about_step(step: StepText, hint: Mapping[str, object]) -> bool:
     return str(hint.get("message")).startswith(f"{step.label}:")
 
 
-def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
+def _check_syntax_and_paths(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
     """Check syntax and paths: ``if true; then`` -> shell.syntax; ``SELCT 1`` -> sql.syntax."""
     if not payload.steps:
         suggestion = "Submit steps, or the id of a pipeline that has steps."
@@ -391,7 +399,7 @@ def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[
     def check(step: StepText) -> Sequence[Finding]:
         if step.program is Writer.BASH:
             return shell.parse_script(step.content)
-        found = sql.examine_sql(step.content, policy.sql).syntax
+        found = sql.check_sql(step.content, policy.sql).syntax
         return _explain_sql_findings(payload, step, found, policy)
 
     paths = [*check_paths(payload.files, field="payload.files"), *_check_reserved_paths(payload.files)]
@@ -402,7 +410,7 @@ def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[
 
 def _read_input_facts(payload: PipelinePayload) -> dict[str, Facts]:
     """Return the facts about the submitted files; runs in an analysis worker."""
-    files = islice(payload.files.items(), MOST_NAMES)
+    files = islice(payload.files.items(), MAX_NAMES)
     return {
         path: read_file_facts(path, decode_content(given)) for path, given in files if len(path) <= MOST_NAME
     }
@@ -454,7 +462,7 @@ def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Fi
     def check(step: StepText) -> Sequence[Finding]:
         if step.program is not Writer.SQL:
             return ()
-        examined = sql.examine_sql(step.content, policy.sql)
+        examined = sql.check_sql(step.content, policy.sql)
         doubts = () if examined.syntax else iter_suspicions(payload, step.number, step.content)
         return (*_explain_sql_findings(payload, step, examined.rules, policy), *doubts)
 

@@ -122,7 +122,7 @@ _COMPLAINT = re.compile(rb"(?:<standard input>:)?(?P<line>\d+):(?P<column>\d+): 
 _SHFMT_ENVIRONMENT = {"GOMAXPROCS": "1", "GOTRACEBACK": "none"}
 
 
-def read_shell(text: str) -> ParseResult:
+def parse_shell(text: str) -> ParseResult:
     """Parse a valid UTF-8 text.
 
     Raises: AssaydError ``analysis.no_shfmt``, if the program isn't installed.
@@ -201,8 +201,8 @@ def _parse_comments(output: bytes) -> tuple[LinterComment, ...]:
         return ()  # another version's form: hints are optional
 
 
-MOST_TABLES = 100
-MOST_COLUMNS = 200
+MAX_TABLES = 100
+MAX_COLUMNS = 200
 MOST_VALUE_CHARS = 80
 _CHARS = 32 * 2**10
 
@@ -225,7 +225,7 @@ def _describe_tables(connection: sqlite3.Connection, rows: int) -> Iterator[str]
     found = connection.execute(
         "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
         "AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
-    ).fetchmany(MOST_TABLES)
+    ).fetchmany(MAX_TABLES)
     for name, kind in found:
         columns = ", ".join(_describe_columns(connection, str(name))) if kind == "table" else "a view"
         yield f"{name} ({columns})"
@@ -242,17 +242,17 @@ def _describe_rows(connection: sqlite3.Connection, table: str, most: int) -> Ite
         yield f"  (its rows can't be read: {problem})"
         return
     for row in found:
-        yield "  row: " + ", ".join(repr(value)[:MOST_VALUE_CHARS] for value in row[:MOST_COLUMNS])
+        yield "  row: " + ", ".join(repr(value)[:MOST_VALUE_CHARS] for value in row[:MAX_COLUMNS])
 
 
 def _describe_columns(connection: sqlite3.Connection, table: str) -> Iterator[str]:
     referred = {
         str(row[3]): f" -> {row[2]}.{row[4] or 'its key'}"
         for row in connection.execute("SELECT * FROM pragma_foreign_key_list(?)", (table,)).fetchmany(
-            MOST_COLUMNS
+            MAX_COLUMNS
         )
     }
-    for row in connection.execute("SELECT * FROM pragma_table_info(?)", (table,)).fetchmany(MOST_COLUMNS):
+    for row in connection.execute("SELECT * FROM pragma_table_info(?)", (table,)).fetchmany(MAX_COLUMNS):
         name, kind, required, key = str(row[1]), str(row[2]), bool(row[3]), bool(row[5])
         yield f"{name} {kind}{' PRIMARY KEY' * key}{' NOT NULL' * required}{referred.get(name, '')}".strip()
 
@@ -260,8 +260,8 @@ def _describe_columns(connection: sqlite3.Connection, table: str) -> Iterator[st
 _STEPS = 200_000
 """Instructions of SQLite's virtual machine for all statements of one database."""
 _MAKING = ("CREATE", "ALTER", "DROP")
-_MOST_COLUMNS = 500
-_MOST_NAMES = 2000
+_MAX_COLUMNS = 500
+_MAX_NAMES = 2000
 _NAMES = {
     "table": "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') "
     "UNION SELECT name FROM sqlite_temp_schema",
@@ -285,16 +285,16 @@ class SqlitePreparer:
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         _set_limits(self._connection)
         if tables.content:
-            _try_to_create(lambda: self._connection.deserialize(tables.content))
+            _create_or_ignore_error(lambda: self._connection.deserialize(tables.content))
         for statement in (*_split_statements(tables.schema), *tables.made):
             self.run(statement)
         for name, head in tables.heads.items():
-            _try_to_create(partial(_create_csv_table, self._connection, name, head))
+            _create_or_ignore_error(partial(_create_csv_table, self._connection, name, head))
 
     def run(self, statement: str) -> None:
         """Run a statement that creates or changes tables, and ignore any other."""
         if statement.lstrip().upper().startswith(_MAKING):
-            _try_to_create(partial(self._connection.execute, statement))
+            _create_or_ignore_error(partial(self._connection.execute, statement))
 
     def find_error(self, statement: str) -> str | None:
         """Return SQLite's error for a statement, which isn't run; None if SQLite accepts the statement."""
@@ -310,7 +310,7 @@ class SqlitePreparer:
         query = _NAMES[what] if table == what else "SELECT name FROM pragma_table_info(?)"
         values = () if table == what else (table,)
         try:
-            return [str(row[0]) for row in self._connection.execute(query, values).fetchmany(_MOST_NAMES)]
+            return [str(row[0]) for row in self._connection.execute(query, values).fetchmany(_MAX_NAMES)]
         except sqlite3.Error:
             return []  # The step limit is reached, so fewer names are suggested.
 
@@ -350,7 +350,7 @@ def _split_statements(schema: str) -> list[str]:
 
 def _create_csv_table(connection: sqlite3.Connection, name: str, head: str) -> None:
     delimiter = "\t" if name.lower().endswith(".tsv") else ","
-    names = next(csv.reader([head.lstrip("\ufeff")], delimiter=delimiter), [])[:_MOST_COLUMNS]
+    names = next(csv.reader([head.lstrip("\ufeff")], delimiter=delimiter), [])[:_MAX_COLUMNS]
     columns = ", ".join(_quote_identifier(one.strip() or f"column_{n}") for n, one in enumerate(names, 1))
     connection.execute(f"CREATE TEMP TABLE {_quote_identifier(name)} ({columns})")
 
@@ -359,7 +359,7 @@ def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""').replace("\0", "") + '"'
 
 
-def _try_to_create(make: Callable[[], object]) -> None:
+def _create_or_ignore_error(make: Callable[[], object]) -> None:
     """Run an operation that creates tables; after a failure, fewer statements can be prepared."""
     try:
         make()
@@ -369,7 +369,7 @@ def _try_to_create(make: Callable[[], object]) -> None:
 
 def install_readers() -> None:
     """Install the readers in this process: shfmt and ShellCheck for bash, SQLite for database files."""
-    reader.install_reader(read_shell)
+    reader.install_reader(parse_shell)
     reader.install_linter(lint_shell)
     preparer.install_reader(describe_sqlite)
     preparer.install_opener(SqlitePreparer)

@@ -68,7 +68,7 @@ _OFTEN_EMPTY = re.compile(
 """Names of files that list faults in data, for which an empty file is a good sign."""
 
 
-class StepReads(BaseModel):
+class StepFileFacts(BaseModel):
     """The facts about a pipeline's steps and files with which its results are judged.
 
     `full` contains the submitted files with more than a heading, each with its first line; `source` is the
@@ -85,7 +85,7 @@ class StepReads(BaseModel):
     unused: dict[int, str] = {}
 
 
-def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepReads:
+def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepFileFacts:
     """Return the files that steps name; runs in an analysis worker, and needs the files' first bytes."""
     texts = [step.content[:_READ_CHARS] for step in steps]
     named = "\n".join(texts)
@@ -103,7 +103,7 @@ def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepRea
         *(path for words in _TOUCHED.findall(named) for path in words.split()),
     ]
     made_empty = frozenset(_to_relative_path(path.strip("\"'")) for path in emptied[:_MOST_PATHS])
-    return StepReads(
+    return StepFileFacts(
         full=full,
         source={
             step.number: path
@@ -147,7 +147,7 @@ def _find_unused_steps(steps: Sequence[StepText], texts: Sequence[str]) -> Itera
 
 
 def judge_results(
-    steps: Sequence[StepText], read: StepReads, printed: Sequence[bool], result: RunResult
+    steps: Sequence[StepText], read: StepFileFacts, printed: Sequence[bool], result: RunResult
 ) -> Iterator[Finding]:
     """Yield findings about the results of a run in which all steps passed.
 
@@ -164,11 +164,11 @@ def judge_results(
         if path is not None and not said:
             message = f"No later step reads {path}, and the step leaves nothing else."
             hint = "Use the file in a later step, write the result below data/, or remove the step."
-            yield _worth_finding("unused_result", step, message, hint, _find_line(step, path))
+            yield _build_quality_finding("unused_result", step, message, hint, _find_line(step, path))
 
 
 def _find_empty_outputs(
-    steps: Sequence[StepText], read: StepReads, outputs: Sequence[OutputFile]
+    steps: Sequence[StepText], read: StepFileFacts, outputs: Sequence[OutputFile]
 ) -> Iterator[Finding]:
     """Yield the files without rows that a step created, if any input of the pipeline has rows."""
     by_number = {step.number: step for step in steps}
@@ -179,15 +179,15 @@ def _find_empty_outputs(
             continue
         if output.name in read.made_empty or output.name in read.full or not read.full:
             continue
-        kind = _describe_empty(output, read.full.values())
+        kind = _describe_empty_output(output, read.full.values())
         if kind:
             source = read.source.get(step.number) or next(iter(read.full))
             message = f"{output.name} {kind}, but {source} has rows."
             hint = "Compare the condition with the data: case, separators, column number."
-            yield _worth_finding("empty_output", step, message, hint, _find_line(step, output.name))
+            yield _build_quality_finding("empty_output", step, message, hint, _find_line(step, output.name))
 
 
-def _describe_empty(output: OutputFile, headings: Collection[str]) -> str:
+def _describe_empty_output(output: OutputFile, headings: Collection[str]) -> str:
     """Return a description of an output that is empty or has only a heading; otherwise an empty string."""
     content = output.content.strip()
     if not content or content in (b"[]", b"{}", b"null"):
@@ -200,7 +200,7 @@ def _describe_empty(output: OutputFile, headings: Collection[str]) -> str:
     return "has only a header line" if line in headings or heading else ""
 
 
-def judge_idle(step: StepText, idle: Sequence[IdleStatement]) -> Iterator[Finding]:
+def iter_idle_findings(step: StepText, idle: Sequence[IdleStatement]) -> Iterator[Finding]:
     """Yield findings about the statements of a step that changed no rows although there were rows."""
     for one in idle[:_MOST_EACH]:
         message = f"{one.verb} {one.table!r} changes no row."
@@ -210,7 +210,7 @@ def judge_idle(step: StepText, idle: Sequence[IdleStatement]) -> Iterator[Findin
             hint = "Compare the condition with the rows: the SELECT matches none."
         else:
             hint = "Compare the WHERE condition with the values in the table: case, spaces, types."
-        yield _worth_finding("no_rows", step, message, hint, one.line)
+        yield _build_quality_finding("no_rows", step, message, hint, one.line)
 
 
 def _find_line(step: StepText, path: str) -> int | None:
@@ -218,7 +218,7 @@ def _find_line(step: StepText, path: str) -> int | None:
     return None if place < 0 else line_number_at(step.content, place)
 
 
-def _worth_finding(name: str, step: StepText, message: str, hint: str, line: int | None) -> Finding:
+def _build_quality_finding(name: str, step: StepText, message: str, hint: str, line: int | None) -> Finding:
     shown = get_snippet(step.content, line)
     return Finding(
         rule=f"quality.{name}",

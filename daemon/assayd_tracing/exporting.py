@@ -93,12 +93,12 @@ class BoundedSpanProcessor(SpanProcessor):
                 self._flushing = False
                 self._changed.notify_all()
                 self._changed.wait()
-            if not self._is_due():
-                self._changed.wait_for(self._is_due, EVERY_S)
+            if not self._is_batch_due():
+                self._changed.wait_for(self._is_batch_due, EVERY_S)
             self._delivering = min(BATCH, len(self._queue))
             return [self._queue.popleft() for _ in range(self._delivering)]
 
-    def _is_due(self) -> bool:
+    def _is_batch_due(self) -> bool:
         return len(self._queue) >= BATCH or self._closed or self._flushing
 
     def _deliver_batch(self, batch: list[ReadableSpan]) -> None:

@@ -104,7 +104,7 @@ class OtelSpan:
         ended_ns = time_ns() - int(ended_ago_s * _SECOND_NS)
         began_ns = self._began_ns if took_s is None else ended_ns - int(took_s * _SECOND_NS)
         began_ns = max(began_ns, self._began_ns)
-        self._start_child(name, began_ns, attributes)._end(max(began_ns, ended_ns))
+        self._start_child(name, began_ns, attributes)._end_at(max(began_ns, ended_ns))
 
     def end(self, error: str | None = None, **attributes: Attribute) -> None:
         """End the span; if a code is passed, record an internal error with this code."""
@@ -114,7 +114,7 @@ class OtelSpan:
             self._span.set_attribute("error.type", error)
             self._span.set_status(Status(StatusCode.ERROR))
         self._span.set_attributes(_prefix_attributes(attributes))
-        self._end(None)
+        self._end_at(None)
 
     def _start_child(self, name: str, began_ns: int, attributes: Mapping[str, Attribute]) -> OtelSpan:
         span = self._tracer.start_span(
@@ -126,7 +126,7 @@ class OtelSpan:
         )
         return OtelSpan(self._tracer, span, began_ns)
 
-    def _end(self, at_ns: int | None) -> None:
+    def _end_at(self, at_ns: int | None) -> None:
         self._span.end(at_ns)
 
 

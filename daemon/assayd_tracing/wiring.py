@@ -68,7 +68,7 @@ def build_tracing(
 
 def _build_otlp_exporter(settings: TracingSettings) -> OTLPSpanExporter:
     headers = _read_headers(settings.headers_file) if settings.headers_file is not None else {}
-    if headers and not _is_confidential(settings.endpoint or ""):
+    if headers and not _is_secure_endpoint(settings.endpoint or ""):
         message = "tracing.endpoint: headers are sent to another host over https:// only"
         raise ConfigError("tracing.endpoint", message, field="tracing.endpoint")
     # It logs every retry. Our log has one line, and the metric counts everything.
@@ -84,7 +84,7 @@ def _build_otlp_exporter(settings: TracingSettings) -> OTLPSpanExporter:
     )
 
 
-def _is_confidential(endpoint: str) -> bool:
+def _is_secure_endpoint(endpoint: str) -> bool:
     """Return whether an address uses TLS or belongs to this host."""
     parts = urlsplit(endpoint)
     if parts.scheme == "https" or parts.hostname == "localhost":
@@ -102,19 +102,19 @@ def _read_headers(path: Path) -> dict[str, str]:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             text = file.read(MOST_HEADER_BYTES).decode("ascii")
     except (OSError, UnicodeDecodeError) as problem:
-        raise _headers_error(f"{path} can't be read: {type(problem).__name__}") from problem
+        raise _invalid_headers_error(f"{path} can't be read: {type(problem).__name__}") from problem
     if mode & 0o077:
-        raise _headers_error(f"{path} (mode {mode:04o}) holds a secret: chmod 0600")
+        raise _invalid_headers_error(f"{path} (mode {mode:04o}) holds a secret: chmod 0600")
     headers = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, colon, value = (part.strip() for part in line.partition(":"))
         if not line.strip() or line.startswith("#"):
             continue
         if not colon or not name or not value.isprintable() or not name.replace("-", "").isalnum():
-            raise _headers_error(f"{path}, line {number}: write `Name: value`")
+            raise _invalid_headers_error(f"{path}, line {number}: write `Name: value`")
         headers[name] = value
     return headers
 
 
-def _headers_error(message: str) -> ConfigError:
+def _invalid_headers_error(message: str) -> ConfigError:
     return ConfigError("tracing.headers", f"tracing.headers_file: {message}", field="tracing.headers_file")

@@ -103,7 +103,7 @@ def check_plan(plan: WorkflowPlan) -> PlanReading:
     found = [
         *_check_references(plan),
         *_find_cycles(plan),
-        *_find_unused(plan),
+        *_find_unused_nodes(plan),
         *(finding for read in nodes.values() for finding in _check_sources(read)),
         *_check_types(plan, nodes),
     ]
@@ -236,7 +236,7 @@ def _find_unorderable_nodes(nodes: Mapping[str, WorkflowNode]) -> dict[str, None
     return left
 
 
-def _find_unused(plan: WorkflowPlan) -> Iterator[Finding]:
+def _find_unused_nodes(plan: WorkflowPlan) -> Iterator[Finding]:
     nodes = {node.id: node for node in plan.nodes}
     pending = [source.node for source in plan.outputs.values()]
     used: set[str] = set()
@@ -311,7 +311,7 @@ def _check_edge(
     )
     if source.path:
         said = said.replace(" {}", " is part of")
-    unfit = _find_unfit_types(given, wanted.types)
+    unfit = _find_mismatched_types(given, wanted.types)
     if unfit and unfit == given:
         message = said.format("is")
         remedy = f"Declare {name}: {code_types.format_types(given)}, or change the result."
@@ -326,13 +326,13 @@ def _check_edge(
             f"Handle {code_types.format_types(unfit)} in the code, and declare {name}: {optional}.",
         )
         yield _to_warning(found)
-    elif (unfit := _find_unfit_types(inner, wanted.elements)) and unfit == inner:
+    elif (unfit := _find_mismatched_types(inner, wanted.elements)) and unfit == inner:
         message = said.format("is")
         remedy = "Only outer types are checked when it runs; make the elements agree."
         yield _to_warning(_workflow_finding(code.node, "workflow.element_type", message, wanted.line, remedy))
 
 
-def _find_unfit_types(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
+def _find_mismatched_types(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
     """Return the types that don't match; empty if one of the types is unknown."""
     if ANYTHING in given:
         return frozenset()

@@ -18,7 +18,7 @@ from typing import TypeVar
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception
 
-from assayd.aio import Signal, tenacity_back_off
+from assayd.aio import BroadcastEvent, tenacity_backoff_delay
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical
@@ -31,7 +31,13 @@ from assayd.ports.clock import Clock
 from assayd.ports.service import Chains
 from assayd.store.jobs import DatabaseJobStore
 from assayd_workflows.model import NodeRun, NodeState, ResultReference, Workflow, WorkflowNode, WorkflowPlan
-from assayd_workflows.nodes import MissingPart, PartsTooLarge, SizeBudget, build_submission, extract_texts
+from assayd_workflows.nodes import (
+    MissingResultPart,
+    ResultPartsTooLarge,
+    SizeBudget,
+    build_submission,
+    extract_texts,
+)
 from assayd_workflows.store import DatabaseWorkflowStore
 
 log = structlog.get_logger()
@@ -103,7 +109,7 @@ class WorkflowRunParts:
     async def read_from_report(self, attempt: Attempt, read: Callable[[bytes], T]) -> T:
         """Return a value from an attempt's report; large reports are read in a thread, in turn by user."""
         report, _ = await self.documents(attempt)
-        return await self.scheduler.budget.read_in_turn(report, attempt.peer.uid, read)
+        return await self.scheduler.budget.parse_in_turn(report, attempt.peer.uid, read)
 
 
 def _extract_texts(
@@ -124,7 +130,7 @@ class WorkflowRun:
     plan: WorkflowPlan
     parts: WorkflowRunParts
     reusable: Reusable = field(default_factory=dict)
-    changed: Signal = field(default_factory=Signal)
+    changed: BroadcastEvent = field(default_factory=BroadcastEvent)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: bool = False
     _ended: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -153,7 +159,7 @@ class WorkflowRun:
             await asyncio.wait(self._submitting)
         for run in list(self.workflow.nodes.values()):
             if not run.state.is_final:
-                self._set_node(await self._abort_node(run, why))
+                self._update_node_run(await self._abort_node(run, why))
 
     async def _abort_node(self, run: NodeRun, why: str) -> NodeRun:
         """End an unfinished node together with its attempt and its repair."""
@@ -173,16 +179,16 @@ class WorkflowRun:
         """Return the ended workflow."""
         return replace(self.workflow, verdict=verdict, detail=detail, finished_at=at)
 
-    def _set_node(self, run: NodeRun) -> None:
+    def _update_node_run(self, run: NodeRun) -> None:
         nodes = {**self.workflow.nodes, run.node: run}
         self.workflow = replace(self.workflow, nodes=nodes)
         self.changed.wake_all()
 
-    async def _end_node(self, run: NodeRun) -> None:
+    async def _record_node_end(self, run: NodeRun) -> None:
         """Record the end of a node, and release the nodes that depend on it."""
         ended = replace(run, finished_at=self.parts.clock.now())
         await self.parts.store.save_node(self.workflow.id, ended)
-        self._set_node(ended)
+        self._update_node_run(ended)
         self._ended[run.node].set()
 
     async def _run_node_to_end(self, node: WorkflowNode) -> None:
@@ -193,28 +199,28 @@ class WorkflowRun:
         without = [need for need, state in states.items() if state is not NodeState.VALIDATED]
         if without:
             detail = f"no result of {', '.join(without)}"
-            await self._end_node(replace(run, state=NodeState.SKIPPED, detail=detail))
+            await self._record_node_end(replace(run, state=NodeState.SKIPPED, detail=detail))
             return
         try:
-            await self._end_node(await self._run_node(node, run))
-        except (MissingPart, PartsTooLarge) as fault:
-            await self._end_node(replace(run, state=NodeState.FAILED, detail=str(fault)))
+            await self._record_node_end(await self._run_node(node, run))
+        except (MissingResultPart, ResultPartsTooLarge) as fault:
+            await self._record_node_end(replace(run, state=NodeState.FAILED, detail=str(fault)))
         except (AssaydError, ResultRemoved) as trouble:
             log.warning("workflow.node_refused", workflow_id=self.workflow.id, node=node.id)
-            await self._end_node(replace(run, state=NodeState.ERROR, detail=str(trouble)))
+            await self._record_node_end(replace(run, state=NodeState.ERROR, detail=str(trouble)))
 
     async def _run_node(self, node: WorkflowNode, run: NodeRun) -> NodeRun:
         """Submit a node, and wait until it ends. Raises: the same errors as `_begin`."""
         known = await self.parts.jobs.get(run.attempt_id)
         if known is not None:
             run = replace(run, state=NodeState.RUNNING, input_digest=known.input_digest)
-            self._set_node(run)
+            self._update_node_run(run)
         else:
             passing = retry_if_exception(_is_retryable)
             retrying = AsyncRetrying(
-                retry=passing, wait=tenacity_back_off, sleep=self.parts.sleep, reraise=True
+                retry=passing, wait=tenacity_backoff_delay, sleep=self.parts.sleep, reraise=True
             )
-            run = await retrying(self._begin_node, node, run)
+            run = await retrying(self._start_node, node, run)
         if run.state.is_final:
             return run
         attempt = await self._wait_for_verdict(run.attempt_id)
@@ -225,7 +231,7 @@ class WorkflowRun:
             return await self._wait_for_repair(run)
         return run
 
-    async def _begin_node(self, node: WorkflowNode, run: NodeRun) -> NodeRun:
+    async def _start_node(self, node: WorkflowNode, run: NodeRun) -> NodeRun:
         """Submit a node or reuse an earlier attempt, with limited concurrency, because inputs can be large.
 
         Raises: NoSuchPart, TooLarge, ResultGone, AssaydError.
@@ -243,14 +249,14 @@ class WorkflowRun:
                 taken = replace(earlier, node=node.id, reused=True, detail=None)
                 return replace(taken, input_digest=submission.input_digest)
             run = replace(run, state=NodeState.RUNNING)
-            self._set_node(run)
+            self._update_node_run(run)
             await self._submit_document(document, run.attempt_id)
         return run
 
     async def _build_submission(self, node: WorkflowNode) -> bytes:
         """Build the submission of a node. Raises: NoSuchPart, TooLarge, ResultGone."""
         room = SizeBudget(f"the inputs of node '{node.id}'", self.parts.inputs_bytes)
-        inputs = await asyncio.to_thread(_write_values, node.values, room)
+        inputs = await asyncio.to_thread(_encode_values, node.values, room)
         inputs |= await self.parts.read_texts(self.workflow, node.sources, room)
         workflow = self.workflow
         return await asyncio.to_thread(
@@ -294,7 +300,7 @@ class WorkflowRun:
 
     async def _wait_for_repair(self, run: NodeRun) -> NodeRun:
         """Wait for the repair of a failed node; if a fix succeeds, it becomes the node's attempt."""
-        self._set_node(replace(run, state=NodeState.REPAIRING))
+        self._update_node_run(replace(run, state=NodeState.REPAIRING))
         while (repair := await self.parts.chains.repair_of(run.attempt_id)) is not None and not repair.ended:
             await self.parts.sleep(LOOK_S)
         if repair is None or repair.attempt_id is None:
@@ -317,10 +323,10 @@ def _to_node_error(refusal: RequestError, node: WorkflowNode) -> Exception:
     """Return the error for a rejected submission, which is TooLarge if the inputs are too large."""
     if refusal.code != "too_large":
         return refusal
-    return PartsTooLarge(f"node '{node.id}' and its inputs are too large: {refusal.message}")
+    return ResultPartsTooLarge(f"node '{node.id}' and its inputs are too large: {refusal.message}")
 
 
-def _write_values(values: Mapping[str, object], room: SizeBudget) -> dict[str, bytes]:
+def _encode_values(values: Mapping[str, object], room: SizeBudget) -> dict[str, bytes]:
     texts = {name: canonical(value) for name, value in values.items()}
     room.spend(sum(map(len, texts.values())))
     return texts

@@ -21,11 +21,11 @@ _SAMPLE_CHARS = 600
 _CONTEXT_CHARS = 12_000
 
 
-class MissingPart(Exception):
+class MissingResultPart(Exception):
     """The error for a reference to a part that a result doesn't have."""
 
 
-class PartsTooLarge(Exception):
+class ResultPartsTooLarge(Exception):
     """The error for referenced parts of results that exceed the size limit in total."""
 
 
@@ -41,7 +41,7 @@ class SizeBudget:
         """Use some of the available bytes. Raises: TooLarge, if too few are left."""
         self.used += size
         if self.used > self.most:
-            raise PartsTooLarge(
+            raise ResultPartsTooLarge(
                 f"{self.what} have more than {self.most} bytes; refer to parts of the results"
             )
 
@@ -60,7 +60,7 @@ def extract_texts(
     return found
 
 
-def join_members(members: Mapping[str, bytes]) -> bytes:
+def join_json_members(members: Mapping[str, bytes]) -> bytes:
     """Return a JSON object whose members are given as JSON texts."""
     return b"{%b}" % b",".join(b"%b:%b" % (canonical(name), text) for name, text in members.items())
 
@@ -77,7 +77,7 @@ def resolve_reference(result: object, source: ResultReference) -> object:
         elif isinstance(inner, list) and step.isascii() and step.isdigit() and int(step[:9]) < len(inner):
             found = inner[int(step[:9])]
         else:
-            raise MissingPart(f"{done} has no {shorten_text(step, 64)!r}; it {_describe_value(inner)}")
+            raise MissingResultPart(f"{done} has no {shorten_text(step, 64)!r}; it {_describe_value(inner)}")
         done = f"{done}.{step}"
     return found
 
@@ -117,7 +117,9 @@ def build_submission(
         submission["repair"] = {"provider": repair.provider, "max_attempts": repair.max_attempts}
     texts = {name: canonical(value) for name, value in payload.items()}
     whole = {name: canonical(value) for name, value in submission.items()}
-    return join_members({**whole, "payload": join_members({**texts, "inputs": join_members(inputs)})})
+    return join_json_members(
+        {**whole, "payload": join_json_members({**texts, "inputs": join_json_members(inputs)})}
+    )
 
 
 def resolve_effective_policy(node: WorkflowNode, plan: WorkflowPlan) -> str:

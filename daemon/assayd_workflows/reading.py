@@ -84,7 +84,7 @@ def parse_document(text: str) -> PlanReading:
     try:
         value, places = _parse_values(text)
         return _build_plan(value, places)
-    except _Faults as faults:
+    except _InvalidDocument as faults:
         return PlanReading(plan=None, findings=tuple(faults.findings()))
 
 
@@ -96,7 +96,7 @@ class _Fault:
     suggestion: str | None = None
 
 
-class _Faults(Exception):
+class _InvalidDocument(Exception):
     """The error with the faults of a document that isn't a valid workflow."""
 
     def __init__(self, *faults: _Fault) -> None:
@@ -136,16 +136,16 @@ def _parse_values(text: str) -> tuple[object, _DocumentPlaces]:
             value: object = parse_json(text.encode())
         except RequestError as problem:
             message = f"The document isn't valid JSON: {problem.message}"
-            raise _Faults(_Fault(message, None, "workflow.syntax")) from problem
+            raise _InvalidDocument(_Fault(message, None, "workflow.syntax")) from problem
         try:  # only for the line numbers, because JSON is nearly always YAML
-            _YamlConverter(places).value(_compose(text), (), 0)
-        except _Faults:
+            _YamlConverter(places).value(_compose_yaml(text), (), 0)
+        except _InvalidDocument:
             places = _DocumentPlaces()
         return value, places
-    return _YamlConverter(places).value(_compose(text), (), 0), places
+    return _YamlConverter(places).value(_compose_yaml(text), (), 0), places
 
 
-def _compose(text: str) -> yaml.Node:
+def _compose_yaml(text: str) -> yaml.Node:
     loader = _LOADER(text)
     try:
         node = loader.get_single_node()
@@ -153,22 +153,22 @@ def _compose(text: str) -> yaml.Node:
         mark = problem.problem_mark
         line = None if mark is None else mark.line + 1
         message = f"The document isn't valid YAML: {problem.problem or problem.context}."
-        raise _Faults(_Fault(message, line, "workflow.syntax")) from problem
+        raise _InvalidDocument(_Fault(message, line, "workflow.syntax")) from problem
     except (yaml.YAMLError, ValueError) as problem:
         message = f"The document isn't valid YAML: {shorten_text(str(problem), 200)}"
-        raise _Faults(_Fault(message, None, "workflow.syntax")) from problem
+        raise _InvalidDocument(_Fault(message, None, "workflow.syntax")) from problem
     except RecursionError as problem:
         raise _depth_error(None) from problem
     finally:
         loader.dispose()
     if node is None:
-        raise _Faults(_Fault("The document is empty.", None, "workflow.syntax"))
+        raise _InvalidDocument(_Fault("The document is empty.", None, "workflow.syntax"))
     found: yaml.Node = node
     return found
 
 
-def _depth_error(line: int | None) -> _Faults:
-    return _Faults(_Fault(f"The document is nested more than {_MOST_DEPTH} levels deep.", line))
+def _depth_error(line: int | None) -> _InvalidDocument:
+    return _InvalidDocument(_Fault(f"The document is nested more than {_MOST_DEPTH} levels deep.", line))
 
 
 class _YamlConverter:
@@ -183,7 +183,9 @@ class _YamlConverter:
         line = node.start_mark.line + 1
         self._places.lines.setdefault(path, line)
         if id(node) in self._seen:
-            raise _Faults(_Fault("YAML aliases aren't supported.", line, suggestion="Repeat the value."))
+            raise _InvalidDocument(
+                _Fault("YAML aliases aren't supported.", line, suggestion="Repeat the value.")
+            )
         self._seen.add(id(node))
         if depth > _MOST_DEPTH:
             raise _depth_error(line)
@@ -203,10 +205,12 @@ class _YamlConverter:
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                raise _Faults(_Fault("A key must be text.", line))
+                raise _InvalidDocument(_Fault("A key must be text.", line))
             _reject_tag(key, line)
             if key.value in found:
-                raise _Faults(_Fault(f"The key {shorten_text(key.value, 64)!r} appears twice.", line))
+                raise _InvalidDocument(
+                    _Fault(f"The key {shorten_text(key.value, 64)!r} appears twice.", line)
+                )
             self._places.lines[(*path, key.value)] = line
             found[key.value] = self.value(value, (*path, key.value), depth + 1)
         return found
@@ -222,9 +226,9 @@ def _reject_tag(node: yaml.Node, line: int) -> None:
         raise _unsupported_tag_error(node, line)
 
 
-def _unsupported_tag_error(node: yaml.Node, line: int) -> _Faults:
+def _unsupported_tag_error(node: yaml.Node, line: int) -> _InvalidDocument:
     message = f"The YAML tag {shorten_text(node.tag, 64)!r} isn't supported."
-    return _Faults(_Fault(message, line, suggestion="Write the value as JSON has it."))
+    return _InvalidDocument(_Fault(message, line, suggestion="Write the value as JSON has it."))
 
 
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
@@ -243,15 +247,15 @@ def _convert_scalar(node: yaml.Node, line: int) -> object:
     if kind not in _SCALARS:
         raise _unsupported_tag_error(node, line)
     if kind in {"int", "float"} and len(node.value) > _MOST_NUMBER_CHARS:
-        raise _Faults(_Fault(f"A number has more than {_MOST_NUMBER_CHARS} characters.", line))
+        raise _InvalidDocument(_Fault(f"A number has more than {_MOST_NUMBER_CHARS} characters.", line))
     try:
         value = _SCALARS[kind](node)
     except (ValueError, LookupError, OverflowError) as problem:
-        raise _Faults(
+        raise _InvalidDocument(
             _Fault(f"{shorten_text(str(node.value), 64)!r} isn't a valid {kind}.", line)
         ) from problem
     if isinstance(value, float) and not isfinite(value):
-        raise _Faults(_Fault("JSON has no infinite numbers and no NaN.", line))
+        raise _InvalidDocument(_Fault("JSON has no infinite numbers and no NaN.", line))
     return value
 
 
@@ -259,7 +263,7 @@ def _build_plan(value: object, places: _DocumentPlaces) -> PlanReading:
     """Build the plan that a value represents. Raises: _Faults."""
     entries = _validate_entries(value, places)
     if faults := [*_find_node_faults(entries, places), *_find_output_faults(entries, places)]:
-        raise _Faults(*faults)
+        raise _InvalidDocument(*faults)
     return PlanReading(
         plan=WorkflowPlan(
             name=entries.name,
@@ -276,12 +280,12 @@ def _build_plan(value: object, places: _DocumentPlaces) -> PlanReading:
 
 def _validate_entries(value: object, places: _DocumentPlaces) -> _DocumentEntries:
     if not isinstance(value, dict):
-        raise _Faults(_Fault("The document must be an object with nodes and outputs.", 1))
+        raise _InvalidDocument(_Fault("The document must be an object with nodes and outputs.", 1))
     try:
         return _DocumentEntries.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
-        raise _Faults(*(_to_fault(one, places) for one in found)) from error
+        raise _InvalidDocument(*(_to_fault(one, places) for one in found)) from error
 
 
 def _to_fault(fault: Mapping[str, Any], places: _DocumentPlaces) -> _Fault:

@@ -19,7 +19,7 @@ from assayd.api.answers import (
     describe_raw_response,
     describe_request_body,
 )
-from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_model
+from assayd.api.call import Call, CallDep, build_raw_json_response, json_response, read_model
 from assayd.api.events import Documents, EventStream
 from assayd.documents import serialize_compact
 from assayd.documents.base import ErrorDocument
@@ -35,7 +35,7 @@ from assayd.documents.chains import (
 from assayd.documents.submission import RepairRequest
 from assayd.errors import RequestError
 from assayd.model.submission import RepairOptions
-from assayd.model.text_limits import MOST_WAIT_S
+from assayd.model.text_limits import MAX_WAIT_S
 from assayd_workflows.documents import (
     build_bundle,
     to_check_document,
@@ -120,7 +120,7 @@ async def list_workflows(
     async with call.budget.wait_to_parse(call.caller.peer.uid):
         page = await found.list(uid=call.visible_uid, before=cursor, limit=limit)
         body = await asyncio.to_thread(_render_page, page)
-    return raw_json_response(body)
+    return build_raw_json_response(body)
 
 
 @workflows.get("/{id}", responses=_WORKFLOW)
@@ -128,7 +128,7 @@ async def get_workflow(
     call: CallDep,
     found: WorkflowsDep,
     workflow_id: Id,
-    wait_s: Annotated[float, Query(ge=0, le=MOST_WAIT_S, description="Seconds to wait for the verdict.")] = 0,
+    wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the verdict.")] = 0,
 ) -> Response:
     """Return one workflow with its nodes."""
     workflow = await _get_visible(call, found, workflow_id)

@@ -98,7 +98,9 @@ class DatabaseWorkflowStore:
             if connection.execute(unended).scalar_one() >= OPEN:
                 message = f"{OPEN} workflows of this user are running; wait for one, or cancel one"
                 raise RequestError("quota.full", message, retryable=True)
-            old = _find_excess([(row.id, row.bytes) for row in connection.execute(ended)], values["bytes"])
+            old = _find_excess_workflows(
+                [(row.id, row.bytes) for row in connection.execute(ended)], values["bytes"]
+            )
             connection.execute(delete(workflow_nodes).where(workflow_nodes.c.workflow_id.in_(old)))
             connection.execute(delete(workflows).where(workflows.c.id.in_(old)))
             connection.execute(insert(workflows), values)
@@ -178,13 +180,13 @@ class DatabaseWorkflowStore:
             for row in connection.execute(
                 select(workflow_nodes).where(workflow_nodes.c.workflow_id.in_(ids))
             ).mappings():
-                found[row["workflow_id"]][row["node"]] = _read_node(row)
-            return [_read_workflow(row, found[row["id"]]) for row in rows]
+                found[row["workflow_id"]][row["node"]] = _node_run_from_row(row)
+            return [_workflow_from_row(row, found[row["id"]]) for row in rows]
 
         return await self._access.read(fetch)
 
 
-def _find_excess(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
+def _find_excess_workflows(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
     """Return the ended workflows, newest first, that exceed the limits after `added` bytes are added."""
     sums = accumulate((size for _, size in ended), initial=added)
     next(sums)
@@ -229,7 +231,7 @@ def _build_end_values(workflow: Workflow) -> dict[str, Any]:
     }
 
 
-def _read_workflow(row: Any, runs: dict[str, NodeRun]) -> Workflow:
+def _workflow_from_row(row: Any, runs: dict[str, NodeRun]) -> Workflow:
     outline = _OUTLINE.validate_json(row["outline"])
     return Workflow(
         id=row["id"],
@@ -262,7 +264,7 @@ def _build_node_values(workflow_id: str, run: NodeRun) -> Values:
     }
 
 
-def _read_node(row: Any) -> NodeRun:
+def _node_run_from_row(row: Any) -> NodeRun:
     return NodeRun(
         node=row["node"],
         attempt_id=row["attempt_id"],

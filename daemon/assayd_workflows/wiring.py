@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from assayd.fair_queue import FairSemaphore
-from assayd.wiring.basics import Basics
+from assayd.wiring.basics import CoreParts
 from assayd.wiring.wings import RunningParts
 from assayd_workflows.course import WorkflowRunParts
 from assayd_workflows.routes import ROUTERS
@@ -18,7 +18,7 @@ RESULTS_AT_ONCE = 3
 """Nodes whose inputs are held at once; each may take some 100 MB while it is parsed."""
 
 
-async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts) -> WorkflowManager:
+async def open_wing(basics: CoreParts, stack: AsyncExitStack, running: RunningParts) -> WorkflowManager:
     """Build the manager of workflows, which runs workflows until the stack closes."""
     parts = WorkflowRunParts(
         admission=running.admission,

@@ -26,7 +26,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
 from assayd.model.text_limits import SNIPPET_CHARS, shorten_text
 from assayd.ports.clock import IdSource
-from assayd.ports.driving import ELSEWHERE_S, DrivenWork, WorkAssignment
+from assayd.ports.driving import ELSEWHERE_S, WorkAssignment, WorkKind
 from assayd.ports.service import RepairRequests
 from assayd.store.library import DatabaseLibrary
 from assayd_workflows.checking import PLAN
@@ -40,7 +40,7 @@ from assayd_workflows.model import (
     WorkflowOutline,
     WorkflowPlan,
 )
-from assayd_workflows.nodes import KIND, MissingPart, PartsTooLarge, join_members
+from assayd_workflows.nodes import KIND, MissingResultPart, ResultPartsTooLarge, join_json_members
 from assayd_workflows.reading import READING
 from assayd_workflows.store import DatabaseWorkflowStore, WorkflowContents, WorkflowPage
 
@@ -104,14 +104,14 @@ class WorkflowManager:
                 for task in self._carriers.values():
                     task.cancel()
 
-    async def recover_chains(self, only: Container[str] | None = None) -> None:
+    async def recover_unfinished(self, only: Container[str] | None = None) -> None:
         """Continue unfinished workflows of an earlier process: all, or those with the ids in `only`."""
         unfinished = [one for one in await self._store.list_unfinished() if only is None or one.id in only]
         for workflow in unfinished:
             contents = await self._store.contents(workflow.id)
             if contents is not None:
-                plan = await self._run_in_turn(workflow.peer.uid, WorkflowContents.read_plan, contents)
-                self._start_course(workflow, plan)
+                plan = await self._run_in_fair_turn(workflow.peer.uid, WorkflowContents.read_plan, contents)
+                self._start_run(workflow, plan)
         if unfinished:
             log.warning("workflows.recovered", count=len(unfinished))
 
@@ -129,7 +129,7 @@ class WorkflowManager:
             plan = await self._resolve_library(reading.plan.with_inputs(inputs), peer.uid)
             for policy in {plan.policy, *(node.policy for node in plan.nodes if node.policy)}:
                 self._policies(policy)
-            body = await self._run_in_turn(peer.uid, PLAN.dump_json, plan)
+            body = await self._run_in_fair_turn(peer.uid, PLAN.dump_json, plan)
             return _add_snippets(await self._read_document(_CHECK, body, flow), document)
         except WorkerDied:
             return PlanReading(plan=None, findings=(_TOO_MUCH,))
@@ -137,11 +137,11 @@ class WorkflowManager:
     async def _read_document(self, reader: str, body: bytes, flow: tuple[int, str]) -> PlanReading:
         answer = await self._analyst.read(reader, body, flow=flow)
         try:
-            return await self._run_in_turn(flow[0], READING.validate_json, answer)
+            return await self._run_in_fair_turn(flow[0], READING.validate_json, answer)
         except ValidationError as problem:
             raise AssaydError("analysis.broken", "an analysis worker's answer is malformed") from problem
 
-    async def _run_in_turn(self, uid: int, work: Callable[[A], T], argument: A) -> T:
+    async def _run_in_fair_turn(self, uid: int, work: Callable[[A], T], argument: A) -> T:
         """Run a long operation in a thread; users take turns."""
         async with self._parts.scheduler.budget.wait_to_parse(uid):
             return await asyncio.to_thread(work, argument)
@@ -190,7 +190,7 @@ class WorkflowManager:
         self._parts.admission.require_ready()
         reading = await self.check(terms.document, terms.inputs, peer=peer)
         now, plan = self._clock.now(), reading.plan
-        contents = await self._run_in_turn(
+        contents = await self._run_in_fair_turn(
             peer.uid, lambda plan: WorkflowContents.written(terms.document, terms.inputs, plan), plan
         )
         await self._parts.admission.require_quota(peer.uid, len(contents.document) + len(contents.inputs))
@@ -208,11 +208,11 @@ class WorkflowManager:
         )
         runs = plan is not None and reading.is_runnable
         if not runs:
-            workflow = _as_refused(workflow)
+            workflow = _to_rejected_workflow(workflow)
         await self._store.add(workflow, contents)
         log.info("workflow.accepted", workflow_id=workflow.id, nodes=len(outline.nodes), refused=not runs)
-        if plan is not None and runs and await self._driving.claim(DrivenWork.WORKFLOW, workflow.id):
-            self._start_course(workflow, plan)
+        if plan is not None and runs and await self._driving.claim(WorkKind.WORKFLOW, workflow.id):
+            self._start_run(workflow, plan)
         return workflow
 
     async def resume(
@@ -233,7 +233,7 @@ class WorkflowManager:
         contents = await self.contents(workflow)
         terms = WorkflowRequest(
             document=contents.document if document is None else document,
-            inputs=await self._run_in_turn(peer.uid, WorkflowContents.read_inputs, contents)
+            inputs=await self._run_in_fair_turn(peer.uid, WorkflowContents.read_inputs, contents)
             if inputs is None
             else inputs,
             repair=repair,
@@ -248,19 +248,19 @@ class WorkflowManager:
             raise RequestError("not_found", f"workflow {workflow.id} doesn't exist")
         return found
 
-    def _start_course(self, workflow: Workflow, plan: WorkflowPlan) -> None:
+    def _start_run(self, workflow: Workflow, plan: WorkflowPlan) -> None:
         if workflow.id in self._courses:  # recovered while this request was on its way
             return
         course = self._courses[workflow.id] = WorkflowRun(workflow, plan, self._parts)
         course.cancelled = workflow.cancelled_at is not None
-        task = self._tasks.create_task(self._drive_course(course), name=f"workflow-{workflow.id}")
+        task = self._tasks.create_task(self._run_and_record_end(course), name=f"workflow-{workflow.id}")
         self._carriers[workflow.id] = task
 
-    async def _drive_course(self, course: WorkflowRun) -> None:
+    async def _run_and_record_end(self, course: WorkflowRun) -> None:
         workflow_id = course.workflow.id
         try:
-            await self._run_course(course)
-            await self._finish_course(course)
+            await self._run_until_ended(course)
+            await self._finish_run(course)
         except Exception as trouble:
             log.exception("workflow.broken", workflow_id=workflow_id)
             # The store may recover: the daemon's next run continues the workflow.
@@ -280,7 +280,7 @@ class WorkflowManager:
         except Exception:
             log.exception("workflow.broken", workflow_id=course.workflow.id)
 
-    async def _run_course(self, course: WorkflowRun) -> None:
+    async def _run_until_ended(self, course: WorkflowRun) -> None:
         """Run a course until all its nodes have ended or a user cancels it."""
         try:
             if not course.cancelled:
@@ -302,7 +302,7 @@ class WorkflowManager:
             if run.state is NodeState.VALIDATED and run.input_digest is not None
         }
 
-    async def _finish_course(self, course: WorkflowRun) -> None:
+    async def _finish_run(self, course: WorkflowRun) -> None:
         await self._record_end(course, *await self._decide_verdict(course))
 
     async def _record_end(self, course: WorkflowRun, verdict: Verdict, detail: str | None) -> None:
@@ -328,7 +328,7 @@ class WorkflowManager:
             return verdict, _explain_missing_outputs(workflow, without)
         try:
             await load_outputs(workflow, self._parts)
-        except (MissingPart, PartsTooLarge) as fault:
+        except (MissingResultPart, ResultPartsTooLarge) as fault:
             return Verdict.FAILED, str(fault)
         except ResultRemoved as gone:
             return Verdict.ERROR, str(gone)
@@ -359,10 +359,10 @@ class WorkflowManager:
         """Return the document of the outputs. Raises: RequestError ``workflow.no_outputs``."""
         try:
             outputs = await load_outputs(workflow, self._parts)
-        except (ResultRemoved, MissingPart, PartsTooLarge) as gone:
+        except (ResultRemoved, MissingResultPart, ResultPartsTooLarge) as gone:
             message = f"the outputs no longer exist: {gone}; run the workflow again"
             raise RequestError("workflow.no_outputs", message) from gone
-        return await asyncio.to_thread(lambda: join_members({"outputs": join_members(outputs)}))
+        return await asyncio.to_thread(lambda: join_json_members({"outputs": join_json_members(outputs)}))
 
     async def cancel(self, workflow: Workflow) -> None:
         """End a workflow and its running attempts. Raises: RequestError ``workflow.finished``."""
@@ -370,7 +370,7 @@ class WorkflowManager:
             raise RequestError("workflow.finished", "the workflow has ended")
         await self._store.cancel(workflow.id, self._clock.now())
         if not self.end(workflow.id):
-            await self._driving.request_cancel(DrivenWork.WORKFLOW, workflow.id)
+            await self._driving.request_cancel(WorkKind.WORKFLOW, workflow.id)
 
     def end(self, workflow_id: str) -> bool:
         """End a workflow if it runs in this process; return whether it does."""
@@ -440,7 +440,7 @@ def _is_store_error(trouble: BaseException) -> bool:
     return isinstance(trouble, StoreError)
 
 
-def _as_refused(workflow: Workflow) -> Workflow:
+def _to_rejected_workflow(workflow: Workflow) -> Workflow:
     """Return an ended workflow that was rejected by its check and never ran."""
     at = workflow.created_at
     errors = sum(finding.is_error for finding in workflow.findings)

@@ -201,7 +201,7 @@ async def test_large_file_is_read_in_little_memory_by_a_slow_reader(object_stora
     )
     bundles = object_storage.open()
     before, most, digest, count = resident_bytes(), 0, hashlib.sha256(), 0
-    async for piece in bundles.read_pieces(written.location, "large"):
+    async for piece in bundles.read_chunks(written.location, "large"):
         digest.update(piece)
         count += len(piece)
         most = max(most, resident_bytes() - before)

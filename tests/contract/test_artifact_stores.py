@@ -116,7 +116,7 @@ async def test_what_is_written_is_read_as_it_was(place: Place) -> None:
         content = await place.open().read(written.location, artifact.name)
         assert (artifact.bytes, artifact.sha256) == (len(content), hashlib.sha256(content).hexdigest())
         assert content == BUNDLE.files.get(artifact.name, content)
-        assert await joined(place.store.read_pieces(written.location, artifact.name)) == content
+        assert await joined(place.store.read_chunks(written.location, artifact.name)) == content
     assert written.location.startswith("weather/sea/20260301T120000.123456Z_" + BUNDLE.attempt_id)
     assert compute_disk_bytes(written.artifacts) > 0
 
@@ -124,7 +124,7 @@ async def test_what_is_written_is_read_as_it_was(place: Place) -> None:
 async def test_large_file_comes_in_pieces(place: Place) -> None:
     content = os.urandom(3 * PIECE_BYTES + 7)
     written = await place.store.write(replace(BUNDLE, files={"large": content}))
-    pieces = [piece async for piece in place.store.read_pieces(written.location, "large")]
+    pieces = [piece async for piece in place.store.read_chunks(written.location, "large")]
     assert b"".join(pieces) == content
     assert len(pieces) > 1
 
@@ -208,7 +208,7 @@ async def test_changed_object_is_an_error_that_says_so(place: Place, name: str, 
     with pytest.raises(StoreError, match="was changed: its SHA-256 differs") as caught:
         await reader.read(written.location, "report.json")
     assert caught.value.code == "artifact.damaged"
-    for taking in (reader.read_pieces(written.location, "report.json"), reader.stream_tar(written.location)):
+    for taking in (reader.read_chunks(written.location, "report.json"), reader.stream_tar(written.location)):
         with pytest.raises(StoreError, match="was changed: its SHA-256 differs"):
             await joined(taking)
 

@@ -14,15 +14,15 @@ from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
 from assayd.ids import UlidGenerator
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
     LABEL_GENERATION,
     LABEL_POOL_KEY,
+    ContainerExitFacts,
     ContainerRef,
     ContainerSpec,
-    EndFacts,
     Engine,
     ImageFacts,
     RunnerStreams,
@@ -113,7 +113,7 @@ async def spec(engine: Engine, daemon_id: str) -> ContainerSpec:
         work_bytes=4 * 2**20,
         work_files=256,
         open_files=128,
-        seccomp=shared_path("seccomp", "container.json").read_text(),
+        seccomp=get_shared_data_path("seccomp", "container.json").read_text(),
         labels={
             LABEL_DAEMON: daemon_id,
             LABEL_GENERATION: "1",
@@ -139,7 +139,7 @@ async def read(stream: RunnerStreams, size: int) -> bytes:
     return data
 
 
-async def ended(engine: Engine, ref: ContainerRef) -> EndFacts:
+async def ended(engine: Engine, ref: ContainerRef) -> ContainerExitFacts:
     """Poll until the engine reports the container's end."""
     async with asyncio.timeout(20 * SLOWER_BY):
         while (facts := await engine.facts(ref)).running:
@@ -179,12 +179,12 @@ async def test_container_with_another_limit_is_a_mismatch(engine: Engine, spec: 
 
 async def test_container_that_never_ran_has_no_end(engine: Engine, spec: ContainerSpec) -> None:
     ref = await engine.create(spec)
-    assert await engine.facts(ref) == EndFacts(running=False, exit_code=None, oom_killed=None)
+    assert await engine.facts(ref) == ContainerExitFacts(running=False, exit_code=None, oom_killed=None)
 
 
 async def test_running_container_has_no_end(engine: Engine, spec: ContainerSpec) -> None:
     ref, _ = await started(engine, spec, b"echo")
-    assert await engine.facts(ref) == EndFacts(running=True, exit_code=None, oom_killed=None)
+    assert await engine.facts(ref) == ContainerExitFacts(running=True, exit_code=None, oom_killed=None)
 
 
 async def test_bytes_come_back_as_they_went(engine: Engine, spec: ContainerSpec) -> None:
@@ -205,7 +205,7 @@ async def test_output_is_whole_and_in_order_and_then_ends(engine: Engine, spec: 
 async def test_exit_code_is_known_after_the_end(engine: Engine, spec: ContainerSpec) -> None:
     ref, stream = await started(engine, spec, b"exit 7")
     assert await read(stream, 1) == b""
-    assert await ended(engine, ref) == EndFacts(running=False, exit_code=7, oom_killed=False)
+    assert await ended(engine, ref) == ContainerExitFacts(running=False, exit_code=7, oom_killed=False)
 
 
 async def test_runner_sees_the_end_of_its_input_when_the_stream_is_closed(

@@ -16,14 +16,14 @@ from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy, NetworkMode, RuleLevel
 from assayd.model.prompting import Proposal
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.sql import preparer
-from assayd_pipeline.worker import describe_sqlite, read_shell
+from assayd_pipeline.worker import describe_sqlite, parse_shell
 from support.texts.examples import example_submission
 
-POLICIES = load_policies([shared_path("policies")])
+POLICIES = load_policies([get_shared_data_path("policies")])
 KINDS = [kind for kind in validators.load_validators(()).values() if kind.generation_context is not None]
 CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "extractor": {"sample_paths": ["/data/CLIENT-ABC/2024/Q1/report.csv"]},
@@ -37,7 +37,7 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
 
 @pytest.fixture(autouse=True)
 def _reader() -> None:
-    reader.install_reader(read_shell)
+    reader.install_reader(parse_shell)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

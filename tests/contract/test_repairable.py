@@ -11,7 +11,7 @@ from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.submission import Sample
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 
 KINDS = list(validators.load_validators(()).values())
 REPORT: dict[str, object] = {
@@ -24,7 +24,7 @@ REPORT: dict[str, object] = {
 
 @pytest.fixture(autouse=True)
 def _reader() -> None:
-    reader.install_reader(read_shell)
+    reader.install_reader(parse_shell)
 
 
 def failing() -> Iterator[tuple[Kind, Sample]]:

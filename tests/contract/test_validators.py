@@ -14,7 +14,7 @@ from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.run import Limits
 from assayd.model.submission import Sample
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from support.engines.oci import make_one_engine
 from support.engines.sandboxes import sandbox_on
@@ -42,7 +42,7 @@ async def selftest(request: pytest.FixtureRequest) -> AsyncIterator[SelfTest]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("validator", "sample"), SAMPLES)
 async def test_each_sample_gets_its_verdict_and_rules(selftest: SelfTest, validator: Kind, sample: Sample):
-    policy = load_policies([shared_path("policies")]).get(validator.default_policy)
+    policy = load_policies([get_shared_data_path("policies")]).get(validator.default_policy)
     limits = derive_limits(policy, CAPS)
     complaints = await selftest.run_sample(validator, sample, policy=policy, limits=limits)
     assert complaints == []

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    keys.create_key(tmp_path / "key")
+    keys.create_key_pair(tmp_path / "key")
     return tmp_path / "key"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assayd.documents import canonical
-from assayd.documents.execution import execution_document
+from assayd.documents.execution import build_execution_document
 from assayd.model.run import RunResult
 from support.guests.hostile_program import HostileProgram, escapes, read_programs
 
@@ -30,4 +30,4 @@ async def test_program_ends_as_expected_and_escapes_nothing(
     assert (result.outcome.cause, wrong, list(escapes(result))) == (program.cause, [], []), found
     # Whatever the guest made of its output and events, a bundle can be written of it.
     spec = program.spec()
-    assert canonical(execution_document(result, limits=spec.limits, network=spec.network))
+    assert canonical(build_execution_document(result, limits=spec.limits, network=spec.network))

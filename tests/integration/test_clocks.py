@@ -22,7 +22,7 @@ pytestmark = pytest.mark.engine
 
 LIMITS = Limits(timeout_s=20, unit_timeout_s=1, memory_bytes=64 * 2**20, max_processes=6)
 STARVED = replace(LIMITS, cpus=0.2)
-MOST_S = 3.0
+MAX_S = 3.0
 """Times the limit, in seconds where that is one."""
 
 WORK = """
@@ -82,7 +82,7 @@ async def unit_of(engine: DockerEngine, source: str, seconds: float, limits: Lim
 def counted(unit: UnitResult) -> bool:
     """Return whether a unit got one second, apart from waiting for a processor, or at least three."""
     usage = unit.usage
-    return usage.wall_s >= MOST_S or usage.cpu_s + usage.waited_s == pytest.approx(1.0, abs=0.3)
+    return usage.wall_s >= MAX_S or usage.cpu_s + usage.waited_s == pytest.approx(1.0, abs=0.3)
 
 
 async def test_sleeper_ends_at_its_limit_and_is_told_that_it_waited(engine: DockerEngine) -> None:
@@ -122,7 +122,7 @@ async def test_processes_that_nobody_waits_for_are_counted(engine: DockerEngine)
 
 async def test_starved_program_gets_the_processor_time_that_it_was_promised(engine: DockerEngine) -> None:
     unit = await unit_of(engine, WORK, 1.0, replace(STARVED, unit_timeout_s=4))
-    assert unit.outcome.completed or unit.usage.wall_s >= 4 * MOST_S, unit.outcome
+    assert unit.outcome.completed or unit.usage.wall_s >= 4 * MAX_S, unit.outcome
     assert unit.usage.wall_s > 4
     assert unit.usage.starved_s > 2
 
@@ -131,7 +131,7 @@ async def test_starved_program_ends_at_three_times_its_limit_and_is_told_why(eng
     # A tenth: three times the limit is then far from the half of it that would have ended it elsewhere, too.
     unit = await unit_of(engine, WORK, 30, replace(LIMITS, cpus=0.1))
     assert unit.outcome.cause is Cause.TIMEOUT
-    assert unit.usage.wall_s >= MOST_S * LIMITS.unit_timeout_s
+    assert unit.usage.wall_s >= MAX_S * LIMITS.unit_timeout_s
     finding = timeout_finding(unit, "It")
     assert "for a processor" in finding.message
     assert "the machine was busy" in str(finding.suggestion)

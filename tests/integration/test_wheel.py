@@ -42,7 +42,7 @@ def test_package_in_the_wheel_is_the_package_in_the_checkout(installed: Path) ->
 
 
 def test_installed_package_finds_its_shared_files(installed: Path) -> None:
-    program = "from assayd.package_data import shared_path; print(shared_path('policies'))"
+    program = "from assayd.package_data import get_shared_data_path; print(get_shared_data_path('policies'))"
     # Before the checkout, which an editable installation puts at the path's end.
     environment = {"PYTHONPATH": str(installed)}
 

@@ -12,13 +12,13 @@ from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
 from assayd.ports.artifacts import ATTESTATION, ConcludedAttempt
 from assayd_attestation import keys
-from assayd_attestation.statement import FileSigner, Signatory, SigningAttester
+from assayd_attestation.statement import FileSigner, SignerIdentity, SigningAttester
 from support.stores.stored_attempts import Make
 
 CODE = "result: int = 1\n"
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 FILES = {"submission_1.json": b'{"kind":"code"}', "stdout_1.log": b"", "files/out.csv": b"a,b\n1,2\n"}
-SIGNATORY = Signatory(daemon_id="01DAEMON", name="judge-1")
+SIGNATORY = SignerIdentity(daemon_id="01DAEMON", name="judge-1")
 
 
 class FixedClock:
@@ -56,7 +56,7 @@ def concluded(
 def attester(file: Path) -> SigningAttester:
     """Return an attester that signs with the key in a file."""
     return SigningAttester(
-        signer=FileSigner(keys.read_private(file)), signatory=SIGNATORY, clock=FixedClock()
+        signer=FileSigner(keys.read_private_key(file)), signatory=SIGNATORY, clock=FixedClock()
     )
 
 
@@ -83,7 +83,7 @@ async def signed_bundle(
 ) -> Signed:
     """Write a bundle that is signed with a new key."""
     key, folder = tmp_path / "daemon.key", tmp_path / "bundle"
-    keys.create_key(key)
+    keys.create_key_pair(key)
     for name, content in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -13,7 +13,7 @@ import pytest
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
 from assayd.ids import UlidGenerator
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
@@ -56,7 +56,7 @@ def spec() -> ContainerSpec:
         work_bytes=4 * 2**20,
         work_files=256,
         open_files=128,
-        seccomp=shared_path("seccomp", "container.json").read_text(),
+        seccomp=get_shared_data_path("seccomp", "container.json").read_text(),
         labels={
             LABEL_DAEMON: UlidGenerator().new(),
             LABEL_GENERATION: "1",

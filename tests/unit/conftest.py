@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.policy import ExecutionPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, load_policies
 
 
 @pytest.fixture(scope="session")
 def policies() -> PolicySet:
     """Return the shipped profiles."""
-    return load_policies([shared_path("policies")])
+    return load_policies([get_shared_data_path("policies")])
 
 
 @pytest.fixture(scope="session")

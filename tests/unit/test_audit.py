@@ -100,7 +100,7 @@ def test_symbolic_link_in_place_of_a_file_is_not_followed(tmp_path: Path) -> Non
 def test_line_of_another_process_is_followed_by_the_daemons_next(tmp_path: Path) -> None:
     log = written(tmp_path, 2)
     for number in range(2):
-        assert audit.add_line(tmp_path, "image.adopted", actor={"uid": 0}, subject=f"ruby{number}")
+        assert audit.append_audit_line(tmp_path, "image.adopted", actor={"uid": 0}, subject=f"ruby{number}")
     log.note("POST /v1/attempts", actor=USER, subject="last")
 
     lines = list(log.read())
@@ -121,10 +121,10 @@ def test_line_that_does_not_follow_shows_although_the_daemon_goes_on(tmp_path: P
 
 def test_line_of_another_process_begins_no_file(tmp_path: Path) -> None:
     """Regression: the daemon, as another user, couldn't write to it."""
-    assert not audit.add_line(tmp_path / "nothere", "image.adopted", actor=USER, subject="ruby")
-    assert not audit.add_line(tmp_path, "image.adopted", actor=USER, subject="ruby")
+    assert not audit.append_audit_line(tmp_path / "nothere", "image.adopted", actor=USER, subject="ruby")
+    assert not audit.append_audit_line(tmp_path, "image.adopted", actor=USER, subject="ruby")
     written(tmp_path, 1, file_bytes=10).close()
-    assert audit.add_line(tmp_path, "image.adopted", actor=USER, subject="ruby")
+    assert audit.append_audit_line(tmp_path, "image.adopted", actor=USER, subject="ruby")
     assert len(audit.list_log_files(tmp_path)) == 1
 
 

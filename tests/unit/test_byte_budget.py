@@ -164,5 +164,5 @@ async def test_large_text_whose_turn_has_come_is_parsed_without_a_rest() -> None
 async def test_text_that_is_not_small_is_parsed_in_a_thread() -> None:
     budget, loops = ByteBudget(100), threading.get_ident()
     for size, in_loop in ((SMALL_BYTES, True), (SMALL_BYTES + 1, False), (LARGE_BYTES + 1, False)):
-        read = await budget.read_in_turn(bytes(size), 1, lambda _: threading.get_ident())
+        read = await budget.parse_in_turn(bytes(size), 1, lambda _: threading.get_ident())
         assert (read == loops) == in_loop

@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from assayd.daemon import USUALLY_S, Daemon, Notifier, build_greeting, state_lock
+from assayd.daemon import USUALLY_S, Daemon, Notifier, build_startup_message, lock_state_dir
 from assayd.errors import ConfigError
 from assayd.settings import LogSettings, Settings
 from assayd.wiring import Assembly
@@ -21,13 +21,13 @@ from support.daemons.daemon_fixtures import needs_root
 
 
 def refusal(state_dir: Path) -> ConfigError:
-    with pytest.raises(ConfigError) as refused, state_lock(state_dir):
+    with pytest.raises(ConfigError) as refused, lock_state_dir(state_dir):
         pass
     return refused.value
 
 
 def test_missing_state_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
-    with state_lock(tmp_path / "state"):
+    with lock_state_dir(tmp_path / "state"):
         assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
 
 
@@ -57,19 +57,19 @@ def test_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_state_directory_in_use_may_be_free_later(tmp_path: Path) -> None:
-    with state_lock(tmp_path / "state"):
+    with lock_state_dir(tmp_path / "state"):
         taken = refusal(tmp_path / "state")
     assert (taken.code, taken.retryable) == ("state.taken", True)
-    with state_lock(tmp_path / "state"):
+    with lock_state_dir(tmp_path / "state"):
         pass
 
 
 def test_person_is_told_what_to_type_and_a_program_is_not(tmp_path: Path) -> None:
     socket = tmp_path / "a b.sock"
-    shown = build_greeting(Settings(socket=socket, log=LogSettings(format="console")))
+    shown = build_startup_message(Settings(socket=socket, log=LogSettings(format="console")))
     assert f"export ASSAY_SOCKET='{socket}'; " in shown
     assert shown.endswith("/assay doctor")
-    assert build_greeting(Settings(socket=socket)) == ""
+    assert build_startup_message(Settings(socket=socket)) == ""
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.did_you_mean import MAX_CHARS, did_you_mean_hint, find_close_names
+from assayd.did_you_mean import MAX_CHARS, find_close_names, format_did_you_mean_hint
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,10 @@ def test_name_over_the_limit_is_not_compared() -> None:
 
 
 def test_hint_has_the_name_in_parentheses_or_is_empty() -> None:
-    assert (did_you_mean_hint("enabld", ["enabled"]), did_you_mean_hint("xyz", ["enabled"])) == (
+    assert (
+        format_did_you_mean_hint("enabld", ["enabled"]),
+        format_did_you_mean_hint("xyz", ["enabled"]),
+    ) == (
         " (did you mean enabled?)",
         "",
     )

@@ -8,8 +8,8 @@ import pytest
 from assayd.fair_queue import (
     ALONE_S,
     LOOK_S,
-    MOST_REST_S,
-    MOST_SEEN,
+    MAX_REST_S,
+    MAX_SEEN,
     SHARE,
     FairQueue,
     FairSemaphore,
@@ -247,7 +247,7 @@ class Clock:
 def rest_of(pace: UserThrottle, clock: Clock, user: int) -> float:
     """Let a user rest, asking repeatedly like callers do; return the duration."""
     began = clock.now
-    while rest_s := pace.throttled_for_s(user):
+    while rest_s := pace.get_throttle_delay_s(user):
         clock.now += rest_s
         pace.note(2)
     return clock.now - began
@@ -259,7 +259,7 @@ def test_user_beside_another_rests_so_that_it_uses_its_share() -> None:
     pace.note(1)
     pace.note(2)
     pace.record_use(1, 0.1)
-    assert pace.throttled_for_s(2) == 0
+    assert pace.get_throttle_delay_s(2) == 0
     assert 0.1 / (0.1 + rest_of(pace, clock, 1)) == pytest.approx(SHARE)
 
 
@@ -277,7 +277,7 @@ def test_rest_has_an_end_however_much_was_used() -> None:
     pace = UserThrottle(clock=clock)
     pace.note(2)
     pace.record_use(1, 1000)
-    assert rest_of(pace, clock, 1) == pytest.approx(MOST_REST_S)
+    assert rest_of(pace, clock, 1) == pytest.approx(MAX_REST_S)
 
 
 def test_what_a_user_used_while_it_was_alone_does_not_count_later() -> None:
@@ -286,7 +286,7 @@ def test_what_a_user_used_while_it_was_alone_does_not_count_later() -> None:
     pace.note(1)
     pace.record_use(1, 1000)
     pace.note(2)
-    assert pace.throttled_for_s(1) == 0
+    assert pace.get_throttle_delay_s(1) == 0
 
 
 def test_user_goes_on_once_the_others_have_gone() -> None:
@@ -295,14 +295,14 @@ def test_user_goes_on_once_the_others_have_gone() -> None:
     pace.note(2)
     clock.now += 0.9 * ALONE_S
     pace.record_use(1, 1000)
-    assert pace.throttled_for_s(1) == LOOK_S
+    assert pace.get_throttle_delay_s(1) == LOOK_S
     clock.now += 0.2 * ALONE_S
-    assert pace.throttled_for_s(1) == 0
+    assert pace.get_throttle_delay_s(1) == 0
 
 
 def test_rests_of_few_users_are_kept() -> None:
     pace = UserThrottle(clock=Clock())
     pace.note(-1)
-    for user in range(MOST_SEEN + 1):
+    for user in range(MAX_SEEN + 1):
         pace.record_use(user, 1)
-    assert (pace.throttled_for_s(0), pace.throttled_for_s(1) > 0) == (0, True)
+    assert (pace.get_throttle_delay_s(0), pace.get_throttle_delay_s(1) > 0) == (0, True)

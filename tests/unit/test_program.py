@@ -3,7 +3,7 @@ import gc
 import pytest
 
 from assayd.errors import ConfigError, EngineError
-from assayd.program import run_for_exit_code, without_gc_while_importing
+from assayd.program import disable_gc_during_imports, run_for_exit_code
 
 
 def refuse(error: Exception) -> int:
@@ -35,7 +35,7 @@ def test_a_defect_is_not_hidden() -> None:
 
 
 def test_imports_are_made_without_the_collector_and_left_alone_by_it() -> None:
-    with without_gc_while_importing():
+    with disable_gc_during_imports():
         assert not gc.isenabled()
     try:
         assert gc.isenabled()
@@ -45,7 +45,7 @@ def test_imports_are_made_without_the_collector_and_left_alone_by_it() -> None:
 
 
 def test_collector_works_again_after_a_failed_import() -> None:
-    with pytest.raises(ImportError), without_gc_while_importing():
+    with pytest.raises(ImportError), disable_gc_during_imports():
         raise ImportError("no such module")
     gc.unfreeze()
     assert gc.isenabled()

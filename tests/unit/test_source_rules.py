@@ -12,7 +12,7 @@ import pytest
 
 import assayd
 from assayd.imaging import RecipeFolders
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from support.texts import prose
 
@@ -91,11 +91,11 @@ def test_guest_code_needs_the_standard_library_only() -> None:
 
 
 def test_shipped_policies_are_found_and_can_be_used() -> None:
-    assert "default" in load_policies([shared_path("policies")]).names
+    assert "default" in load_policies([get_shared_data_path("policies")]).names
 
 
 def test_shipped_image_recipes_are_found_and_can_be_used() -> None:
-    assert "python" in {recipe.name for recipe in RecipeFolders(shared_path("images")).load_all()}
+    assert "python" in {recipe.name for recipe in RecipeFolders(get_shared_data_path("images")).load_all()}
 
 
 def test_changelog_has_a_section_for_this_version() -> None:

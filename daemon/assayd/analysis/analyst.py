@@ -106,11 +106,11 @@ class _Worker:
                 for frame in self.decoder.feed(data):
                     yield frame
             except frames.FrameError as problem:
-                raise _broken_error("an analysis worker sent a malformed frame") from problem
+                raise _build_broken_error("an analysis worker sent a malformed frame") from problem
         status = await self.process.wait()
         if status is None or status < 0 or status == EXHAUSTED:
             raise WorkerDied(f"the worker ended with {status}")
-        raise _broken_error(
+        raise _build_broken_error(
             f"an analysis worker ended with {status}; its reason is on the daemon's standard error"
         )
 
@@ -184,7 +184,7 @@ class Analyst:
         """
         try:
             answer = await self._run_in_turn(
-                validator.name, flow, lambda worker: _check(worker, validator, payload, policy)
+                validator.name, flow, lambda worker: _request_check(worker, validator, payload, policy)
             )
         except WorkerDied:
             return CheckedSubmission(stages=build_unanalysable_reports(validator), payload=payload)
@@ -198,7 +198,9 @@ class Analyst:
         """Run the static stages like `check`, but prepare no run. Raises: the same errors as `check`."""
         try:
             answer = await self._run_in_turn(
-                validator.name, flow, lambda worker: _check(worker, validator, payload, policy, what="stages")
+                validator.name,
+                flow,
+                lambda worker: _request_check(worker, validator, payload, policy, what="stages"),
             )
         except WorkerDied:
             return build_unanalysable_reports(validator)
@@ -346,7 +348,7 @@ class Analyst:
         worker.stdin.close()
 
 
-async def _check(
+async def _request_check(
     worker: _Worker, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, what: str = "check"
 ) -> WorkerAnswer:
     _send_policy(worker, policy)
@@ -368,7 +370,7 @@ async def _send_request(
     try:
         return answer.validate_json(await _exchange(worker, what, kind, body, policy=policy))
     except ValidationError as problem:
-        raise _broken_error("an analysis worker's answer is malformed") from problem
+        raise _build_broken_error("an analysis worker's answer is malformed") from problem
 
 
 async def _exchange(
@@ -402,10 +404,10 @@ def _read_prepared_payload(validator: Kind, payload: BaseModel, answer: WorkerAn
     try:
         return model.model_validate({**dict(payload), **answer.prepared})
     except ValidationError as problem:
-        raise _broken_error("a prepared payload is invalid") from problem
+        raise _build_broken_error("a prepared payload is invalid") from problem
 
 
-def _broken_error(message: str) -> AssaydError:
+def _build_broken_error(message: str) -> AssaydError:
     return AssaydError("analysis.broken", message)
 
 

@@ -50,7 +50,7 @@ from assayd.guest import frames
 from assayd.kind import FailureAction, Kind
 from assayd.kinds import registry as validators
 from assayd.model.finding import has_errors, limit_findings
-from assayd.model.merge import apply_quality_levels, determine_status, settle
+from assayd.model.merge import apply_quality_levels, apply_reporting_mode, determine_status
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import ExtractedFields, Proposal
 from assayd.model.report import StageReport, StageStatus
@@ -75,7 +75,7 @@ def examine(
     prepared = validator.prepare(payload)
     before_trial()
     return WorkerAnswer(
-        stages=stages, prepared=_changed_fields(payload, _prepare_trial(validator, prepared, policy))
+        stages=stages, prepared=_diff_fields(payload, _prepare_trial(validator, prepared, policy))
     )
 
 
@@ -89,16 +89,16 @@ def _prepare_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -
     return prepared
 
 
-def _changed_fields(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
+def _diff_fields(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
     """Return the fields that preparation changed; None if it changed nothing."""
     if prepared is payload:
         return None
     before = dict(payload)
-    changed = {name for name, value in prepared if name not in before or _differs(before[name], value)}
+    changed = {name for name, value in prepared if name not in before or _values_differ(before[name], value)}
     return prepared.model_dump(mode="json", include=changed) if changed else None
 
 
-def _differs(before: object, after: object) -> bool:
+def _values_differ(before: object, after: object) -> bool:
     return before is not after and before != after
 
 
@@ -112,7 +112,7 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
             continue
         began = time.perf_counter()
         leveled = apply_quality_levels(stage.check(payload, policy), policy.quality)
-        findings = limit_findings(settle(leveled, validator.rules, policy))
+        findings = limit_findings(apply_reporting_mode(leveled, validator.rules, policy))
         took = time.perf_counter() - began
         reports.append(
             StageReport(
@@ -141,7 +141,7 @@ def patch(validator: Kind, request: PatchRequest) -> PatchResult:
             document = dict(validator.patch(payload, request.passage, given.code))
         patched = validator.payload.model_validate_json(json.dumps(document))
     except ValueError as problem:
-        return PatchResult(payload={}, digest="", problem=_problem_message(problem))
+        return PatchResult(payload={}, digest="", problem=_format_problem_message(problem))
     return PatchResult(payload=document, digest=_digest(validator, patched))
 
 
@@ -152,7 +152,7 @@ def _apply_answer(validator: Kind, base: Mapping[str, object], given: Proposal) 
     return dict(validator.answered(base, given))
 
 
-def _problem_message(problem: ValueError) -> str:
+def _format_problem_message(problem: ValueError) -> str:
     """Return the reason why a fix can't be applied, without quoting the fix."""
     if not isinstance(problem, ValidationError):
         return str(problem)[:_TOLD_CHARS]
@@ -187,7 +187,7 @@ def confine_process(memory_bytes: int) -> None:
         os.nice(5)
 
 
-def allow_cpu(seconds: float) -> None:
+def extend_cpu_limit(seconds: float) -> None:
     """Grant this process `seconds` more seconds of CPU time; the kernel kills it when they are used up."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(usage.ru_utime + usage.ru_stime + seconds) + 1
@@ -209,19 +209,19 @@ def serve_jobs(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping
             body += part
             if header["type"] == "part":
                 continue
-            allow_cpu(cpu_s)
-            more_time = partial(allow_cpu, _TRIAL_CPU_S)
+            extend_cpu_limit(cpu_s)
+            more_time = partial(extend_cpu_limit, _TRIAL_CPU_S)
             if header["type"] == "read":
                 answer = validators.import_reader(str(header["kind"]))(bytes(body))
             else:
                 answer = _handle_request(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
             body.clear()
             _reply(sink, answer)
-            allow_cpu(cpu_s)
-            forget_submissions()
+            extend_cpu_limit(cpu_s)
+            clear_submission_caches()
 
 
-def forget_submissions() -> None:
+def clear_submission_caches() -> None:
     """Clear the caches of submitted texts and their trees, which would take memory from other users' jobs.
 
     These caches have a maximum size; a cache without one contains tables.
@@ -268,7 +268,7 @@ def _handle_request(
             return TAKEN.dump_json(extract_fields(kind, body))
         case "prepare":
             payload = kind.payload.model_validate_json(body)
-            changed = _changed_fields(payload, kind.prepare(payload))
+            changed = _diff_fields(payload, kind.prepare(payload))
             return ANSWER.dump_json(WorkerAnswer(stages=(), prepared=changed))
         case "brief":
             return BRIEFED.dump_json(build_briefing(kind, body, policies[str(header["policy"])]))

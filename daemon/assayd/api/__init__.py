@@ -1,8 +1,8 @@
 """The daemon's HTTP interface on its Unix socket: permissions, requests and responses."""
 
-from assayd.api.app import create_app, server_config
+from assayd.api.app import build_server_config, create_app
 from assayd.api.call import ApiLimits
-from assayd.api.loopback import loopback_config
+from assayd.api.loopback import build_loopback_config
 from assayd.api.peer import ApiServer, Caller, SocketAccess
 
 __all__ = [
@@ -11,6 +11,6 @@ __all__ = [
     "Caller",
     "SocketAccess",
     "create_app",
-    "loopback_config",
-    "server_config",
+    "build_loopback_config",
+    "build_server_config",
 ]

@@ -281,7 +281,7 @@ _SUFFIX = re.compile(rf'"({_PLACE})?(\w+)Document"')
 """Names of models: inside, their suffix tells them from the values that they are made of."""
 
 
-def name_operations(routes: Iterable[BaseRoute]) -> None:
+def set_operation_ids(routes: Iterable[BaseRoute]) -> None:
     """Set the id of each operation to the name of its function."""
     for route in routes:
         if isinstance(route, APIRoute):
@@ -292,11 +292,11 @@ def build_api_reference(app: FastAPI, kinds: Mapping[str, Kind]) -> dict[str, An
     """Return the OpenAPI document of an application that accepts submissions of the given kinds."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     whole: dict[str, Any] = json.loads(_SUFFIX.sub(r'"\1\2"', json.dumps(document)))
-    whole["components"]["schemas"].update(_submission_schemas(kinds))
+    whole["components"]["schemas"].update(_build_submission_schemas(kinds))
     return whole
 
 
-def _submission_schemas(kinds: Mapping[str, Kind]) -> dict[str, Any]:
+def _build_submission_schemas(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Return the schema of `SubmissionBody`, a union of one model per kind, together with these models."""
     payloads = {kind: validator.payload for kind, validator in sorted(kinds.items())}
     wanted = [(model, "validation") for model in {SubmissionBody, *payloads.values()}]
@@ -305,7 +305,7 @@ def _submission_schemas(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     common = schemas.pop("SubmissionBody")
     refs = {}
     for kind, payload in payloads.items():
-        name = f"{_camel_case(kind)}Submission"
+        name = f"{_to_camel_case(kind)}Submission"
         own = {"kind": {"const": kind, "type": "string", "description": "Kind of the submission."}}
         own["payload"] = found[payload, "validation"]
         schemas[name] = {**common, "title": name, "properties": {**common["properties"], **own}}
@@ -319,5 +319,5 @@ def _submission_schemas(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     return schemas
 
 
-def _camel_case(kind: str) -> str:
+def _to_camel_case(kind: str) -> str:
     return "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]", kind))

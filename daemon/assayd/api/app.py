@@ -15,12 +15,12 @@ from assayd import __version__
 from assayd.api import batches as batch_routes
 from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
-from assayd.api.answers import build_api_reference, name_operations
+from assayd.api.answers import build_api_reference, set_operation_ids
 from assayd.api.bounded_http import ConnectionSlots
-from assayd.api.call import ApiLimits, raw_json_response
+from assayd.api.call import ApiLimits, build_raw_json_response
 from assayd.api.errors import install_error_handlers
 from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIdMiddleware, TraceMiddleware
-from assayd.api.peer import PeerGate, SocketAccess, build_protocol_class
+from assayd.api.peer import AccessControlMiddleware, SocketAccess, build_protocol_class
 from assayd.api.responses import LargeResponseSlots, ResponseCache
 from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.audit import AuditLog
@@ -28,7 +28,7 @@ from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
 from assayd.documents import serialize_compact
 from assayd.metrics import Metrics
-from assayd.ports.service import Chains, NoChains, NoWorkflows, Service, Workflows
+from assayd.ports.service import Chains, NullChains, NullWorkflows, Service, Workflows
 from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd.store.library import DatabaseLibrary
 
@@ -87,8 +87,8 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     )
     app.state.service = service
     app.state.batches = batches
-    app.state.chains = chains or NoChains()
-    app.state.workflows = workflows or NoWorkflows()
+    app.state.chains = chains or NullChains()
+    app.state.workflows = workflows or NullWorkflows()
     app.state.library = library
     app.state.trials = trials
     app.state.access = access
@@ -102,8 +102,8 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     # Not included as a router: that rebuilds all its routes at the first request, which takes 0.1 s.
     for router in (*(module.router for module in _OWN), *routers):
         app.router.routes.extend(router.routes)
-    name_operations(app.router.routes)
-    app.add_route("/openapi.json", _openapi_response, include_in_schema=False)
+    set_operation_ids(app.router.routes)
+    app.add_route("/openapi.json", _build_openapi_response, include_in_schema=False)
     install_error_handlers(app)
     _add_middleware(app, metrics or Metrics(), tracing)
     return app
@@ -114,22 +114,22 @@ def _add_middleware(app: Api, metrics: Metrics, tracing: Tracing) -> None:
     if app.state.audit is not None:
         app.add_middleware(AuditMiddleware, audit=app.state.audit)
     app.add_middleware(PacingMiddleware, pace=app.state.budget.pace)
-    app.add_middleware(PeerGate, access=app.state.access)
+    app.add_middleware(AccessControlMiddleware, access=app.state.access)
     app.add_middleware(RequestIdMiddleware, metrics=metrics)
     if tracing.is_on:
         app.add_middleware(TraceMiddleware, tracing=tracing)
 
 
-async def _openapi_response(request: Request) -> Response:
+async def _build_openapi_response(request: Request) -> Response:
     app: Api = request.app
     # In a thread the first time: half a second of processor time.
     text = await asyncio.to_thread(
         app.state.kept.get, "reference", lambda: serialize_compact(app.openapi()), changes=False
     )
-    return raw_json_response(text)
+    return build_raw_json_response(text)
 
 
-def server_config(
+def build_server_config(
     app: ASGIApp,
     access: SocketAccess,
     *,

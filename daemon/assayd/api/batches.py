@@ -9,11 +9,11 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, iterate_body, json_response
+from assayd.api.call import CallDep, iter_body_chunks, json_response
 from assayd.api.events import EventStream, stream_batch_progress
 from assayd.api.middleware import PacedStream
 from assayd.api.routes import ULID
-from assayd.documents import batch_document
+from assayd.documents import build_batch_document
 from assayd.documents.batches import BatchPageDocument, ItemDocument, ItemPageDocument
 from assayd.errors import RequestError
 from assayd.model.batch import BatchRequest
@@ -53,9 +53,9 @@ async def submit_batch(
         raise RequestError("invalid", "a name must not look like an id", field="name")
     wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe, webhook=webhook)
     batch = await call.batches.open(wanted, peer=call.caller.peer)
-    pieces = iterate_body(request, silence_s=call.limits.silence_s, total_s=call.limits.batch_body_s)
+    pieces = iter_body_chunks(request, silence_s=call.limits.silence_s, total_s=call.limits.batch_body_s)
     received = await call.batches.receive(batch, pieces, sees=call.sees)
-    document = batch_document(await call.batches.progress(batch.id), received)
+    document = build_batch_document(await call.batches.progress(batch.id), received)
     return json_response(document, status=202, headers={"Location": f"/v1/batches/{batch.id}"})
 
 
@@ -67,7 +67,7 @@ async def list_batches(
 ) -> Response:
     """List batches, the newest first."""
     page = await call.batches.list(uid=call.visible_uid, cursor=cursor, limit=limit)
-    batches = [batch_document(await call.batches.progress(batch.id)) for batch in page.batches]
+    batches = [build_batch_document(await call.batches.progress(batch.id)) for batch in page.batches]
     return json_response(BatchPageDocument.model_construct(batches=batches, next_cursor=page.next_cursor))
 
 
@@ -75,7 +75,7 @@ async def list_batches(
 async def get_batch(call: CallDep, batch_id: Id) -> Response:
     """Return one batch, with the numbers of its items."""
     batch = await call.batch(batch_id)
-    return json_response(batch_document(await call.batches.progress(batch.id)))
+    return json_response(build_batch_document(await call.batches.progress(batch.id)))
 
 
 @router.get("/{id}/items", responses=answers.ITEM_PAGE)
@@ -114,8 +114,8 @@ async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
 async def retry_batch_errors(call: CallDep, batch_id: Id) -> Response:
     """Run the items with the verdict `error` again as new attempts; malformed lines stay unchanged."""
     batch = await call.batch(batch_id)
-    await call.batches.run_errors_again(batch)
-    return json_response(batch_document(await call.batches.progress(batch.id)), status=202)
+    await call.batches.retry_errors(batch)
+    return json_response(build_batch_document(await call.batches.progress(batch.id)), status=202)
 
 
 @router.post("/{id}/cancel", status_code=202, responses=answers.BATCH_CANCELLED)
@@ -123,7 +123,7 @@ async def cancel_batch(call: CallDep, batch_id: Id) -> Response:
     """Cancel a batch: start no more attempts, and end the running ones."""
     batch = await call.batch(batch_id)
     await call.batches.cancel(batch)
-    return json_response(batch_document(await call.batches.progress(batch.id)), status=202)
+    return json_response(build_batch_document(await call.batches.progress(batch.id)), status=202)
 
 
 @router.get("/{id}/events", responses=answers.BATCH_EVENTS, response_class=Response)

@@ -6,7 +6,7 @@ have a small piece of received data parsed. Data after a request stays unparsed 
 answered. Data that exceeds a limit is refused with status 400. A response's headers are sent with the
 beginning of its body.
 
-`Turns` and `ConnectionSlots` share one server among users: the order of input, and connections per user.
+`TurnQueue` and `ConnectionSlots` share one server among users: the order of input, and connections per user.
 Parsing and starting a request takes processor time before anything is known about it. Without turns, a user
 whose many connections send at the same moment delays all other users until all of that input is processed.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent, HTTPResponseStartEvent
 
 
-class Turns:
+class TurnQueue:
     """A queue of work from all connections of a server; each iteration of the event loop does one piece."""
 
     def __init__(self, pace: UserThrottle | None = None) -> None:
@@ -46,7 +46,7 @@ class Turns:
         if key in self._waiting:
             return
         self._pace.note(user)
-        if self._is_due or user in self._waiting.waiting_users() or self._pace.throttled_for_s(user):
+        if self._is_due or user in self._waiting.waiting_users() or self._pace.get_throttle_delay_s(user):
             self._waiting.put(user, "", key, (user, work))
             self._schedule_turn()
         else:
@@ -78,7 +78,7 @@ class Turns:
         rests = {
             user: rest_s
             for user in self._waiting.waiting_users()
-            if (rest_s := self._pace.throttled_for_s(user))
+            if (rest_s := self._pace.get_throttle_delay_s(user))
         }
         item = self._waiting.pop_other_user(rests)
         if item is not None:
@@ -153,7 +153,7 @@ class _BufferingTransport:
             self.transport.write(b"".join(held))
 
 
-class JoinedResponse(RequestResponseCycle):
+class CoalescedResponse(RequestResponseCycle):
     """A response of known length whose headers are sent together with the beginning of its body.
 
     Without this class, the server writes headers and body separately; the client wakes up twice, and its
@@ -224,7 +224,7 @@ class _ParserFlow(FlowControl):
 class BoundedHttpTools(HttpToolsProtocol):
     """uvicorn's httptools protocol, extended with limits and with turns for users."""
 
-    turns: Turns
+    turns: TurnQueue
     """Shared by all connections of one server."""
     silence_s = 30.0
     """How long an answer may wait for a client that doesn't read it."""
@@ -381,7 +381,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._in_head = False
         self._cancel_head_timer()
         super().on_headers_complete()
-        self.cycle.__class__ = JoinedResponse
+        self.cycle.__class__ = CoalescedResponse
 
     def on_body(self, body: bytes) -> None:
         """Reset the count of header bytes: the body has a separate limit."""

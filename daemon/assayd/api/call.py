@@ -19,8 +19,8 @@ from assayd.api.responses import LARGE_BYTES, LargeResponse, LargeResponseSlots,
 from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, GrowingReservation
-from assayd.documents import PayloadCaps, attempt_body, parse_json, serialize_compact
-from assayd.documents.base import error_path, message_of, refuse_many_errors
+from assayd.documents import PayloadCaps, parse_json, serialize_attempt, serialize_compact
+from assayd.documents.base import error_path, message_of, reject_excess_errors
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
@@ -125,13 +125,13 @@ class Call:
             raise RequestError("peer.not_operator", message)
 
     @property
-    def may_examine(self) -> bool:
+    def can_read_health_checks(self) -> bool:
         """Return whether the caller may examine the daemon, as operators and monitoring programs may."""
         return self.is_operator or self.caller.monitor
 
     def require_remote_monitor(self) -> None:
         """Check that a remote caller may monitor the daemon. Raises: RequestError ``peer.not_operator``."""
-        if self.caller.remote and not self.may_examine:
+        if self.caller.remote and not self.can_read_health_checks:
             message = "this needs a token with the scope `metrics` or `operate`"
             raise RequestError("peer.not_operator", message)
 
@@ -160,7 +160,7 @@ class Call:
     ) -> Response:
         """Return a response with JSON text of about `size` bytes; build large responses in turn."""
         if size <= LARGE_BYTES:
-            return raw_json_response(await make(), status=status, headers=headers)
+            return build_raw_json_response(await make(), status=status, headers=headers)
         return self.build_large_json_response(make, status=status, headers=headers)
 
     def build_large_json_response(
@@ -175,10 +175,10 @@ class Call:
 
     async def _render_attempt(self, attempt: Attempt) -> bytes:
         if attempt.state is not State.FINISHED:
-            return attempt_body(attempt)
+            return serialize_attempt(attempt)
         report, execution = await self.service.documents(attempt)
         diff = None if attempt.replay_of is None else await self.service.replay_diff(attempt)
-        return attempt_body(
+        return serialize_attempt(
             attempt,
             report=report,
             execution=execution,
@@ -189,7 +189,7 @@ class Call:
 
 async def get_call(request: Request) -> Call:
     """Build the call from the application and the connection; reject unknown query parameters."""
-    _refuse_unknown_query(request)
+    _reject_unknown_query(request)
     state = request.app.state
     return Call(
         service=state.service,
@@ -209,7 +209,7 @@ async def get_call(request: Request) -> Call:
 CallDep = Annotated[Call, Depends(get_call)]
 
 
-async def iterate_body(request: Request, *, silence_s: float, total_s: float) -> AsyncIterator[bytes]:
+async def iter_body_chunks(request: Request, *, silence_s: float, total_s: float) -> AsyncIterator[bytes]:
     """Yield the pieces of a request body as they arrive.
 
     Raises: RequestError ``too_slow``, if a pause or the whole body exceeds its timeout; ``malformed``, if
@@ -243,7 +243,7 @@ async def read_body(request: Request, call: Call, held: GrowingReservation, *, m
         raise _too_large_error(max_bytes)
     body = bytearray()
     limits = call.limits
-    async for piece in iterate_body(request, silence_s=limits.silence_s, total_s=limits.body_s):
+    async for piece in iter_body_chunks(request, silence_s=limits.silence_s, total_s=limits.body_s):
         held.resize(len(body) + len(piece))
         body += piece
         if len(body) > max_bytes:
@@ -263,12 +263,12 @@ async def read_model(request: Request, call: Call, model: type[B], *, max_bytes:
     with call.reserve_bytes() as held:
         body = await read_body(request, call, held, max_bytes=max_bytes or call.limits.body_bytes)
         uid = call.caller.peer.uid
-        return await call.budget.read_in_turn(body, uid, partial(_parse_model, model))
+        return await call.budget.parse_in_turn(body, uid, partial(_parse_model, model))
 
 
 def _parse_model(model: type[B], body: bytes) -> B:
     raw = parse_json(body) if body else {}
-    refuse_many_errors(model, raw)
+    reject_excess_errors(model, raw)
     try:
         return model.model_validate(raw)
     except ValidationError as error:
@@ -281,10 +281,10 @@ def json_response(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a document as a JSON response."""
-    return raw_json_response(serialize_compact(document), status=status, headers=headers)
+    return build_raw_json_response(serialize_compact(document), status=status, headers=headers)
 
 
-def raw_json_response(
+def build_raw_json_response(
     body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a response whose body is the given JSON text."""
@@ -295,7 +295,7 @@ def _too_large_error(max_bytes: int) -> RequestError:
     return RequestError("too_large", f"the body is larger than {max_bytes} bytes")
 
 
-def _refuse_unknown_query(request: Request) -> None:
+def _reject_unknown_query(request: Request) -> None:
     if not request.scope["query_string"]:
         return
     given = [name for name, _ in request.query_params.multi_items()]

@@ -12,12 +12,12 @@ from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_body
+from assayd.api.call import Call, CallDep, build_raw_json_response, json_response, read_body
 from assayd.api.events import EventStream, stream_all_events
 from assayd.api.middleware import PacedStream
 from assayd.audit import AuditLog
 from assayd.documents import serialize_compact
-from assayd.documents.attempts import summary_document
+from assayd.documents.attempts import build_summary_document
 from assayd.documents.base import format_optional_time
 from assayd.documents.discovery import (
     DaemonDocument,
@@ -30,8 +30,8 @@ from assayd.documents.discovery import (
     PolicyProblemDocument,
     ReadinessDocument,
     StatusDocument,
-    examination_document,
-    kind_document,
+    build_examination_document,
+    build_kind_document,
 )
 from assayd.errors import RequestError
 from assayd.kind import Kind
@@ -50,7 +50,7 @@ router = APIRouter(responses=answers.ERRORS)
 @router.get("/v1/kinds", tags=["discovery"], responses=answers.KIND_LIST)
 async def list_kinds(call: CallDep) -> Response:
     """List the kinds that can be submitted."""
-    return raw_json_response(call.kept.get("kinds", lambda: _render_kinds(call), changes=False))
+    return build_raw_json_response(call.kept.get("kinds", lambda: _render_kinds(call), changes=False))
 
 
 @router.get("/v1/kinds/{kind}", tags=["discovery"], responses=answers.KIND)
@@ -59,7 +59,7 @@ async def get_kind(call: CallDep, kind: str) -> Response:
     if kind not in call.service.kinds:
         raise RequestError("not_found", f"unknown kind {kind[:64]!r}")
     validator = call.service.kinds[kind]
-    return raw_json_response(
+    return build_raw_json_response(
         call.kept.get(
             f"kind {kind}", lambda: serialize_compact(_describe_kind(call, validator)), changes=False
         )
@@ -69,7 +69,7 @@ async def get_kind(call: CallDep, kind: str) -> Response:
 @router.get("/v1/policies", tags=["discovery"], responses=answers.POLICY_LIST)
 async def list_policies(call: CallDep) -> Response:
     """List the profiles with their effective values."""
-    return raw_json_response(call.kept.get("policies", lambda: _render_policies(call.service)))
+    return build_raw_json_response(call.kept.get("policies", lambda: _render_policies(call.service)))
 
 
 @router.post(
@@ -110,8 +110,8 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
     """
     state = request.app.state
     call.require_remote_monitor()
-    if not call.may_examine:
-        return _last_examination(state.examined)
+    if not call.can_read_health_checks:
+        return _build_cached_health_response(state.examined)
     if state.examining:
         # It uses containers without the queue: many at a time would leave none for attempts.
         raise RequestError(
@@ -122,7 +122,7 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
         rows = await call.service.health()
     finally:
         state.examining = False
-    document = examination_document(rows)
+    document = build_examination_document(rows)
     state.examined = (time.monotonic(), document)
     return json_response(document)
 
@@ -134,7 +134,7 @@ async def get_daemon(call: CallDep) -> Response:
     return json_response(DaemonDocument.from_value(call.service.facts()))
 
 
-def _last_examination(examined: tuple[float, ExaminationDocument] | None) -> Response:
+def _build_cached_health_response(examined: tuple[float, ExaminationDocument] | None) -> Response:
     """Return the last health check. Raises: RequestError ``peer.not_operator``, if there is none."""
     if examined is None:
         message = "this daemon wasn't examined since its start; an operator can run `assay doctor`"
@@ -213,7 +213,7 @@ async def summarise_attempts(
 ) -> Response:
     """Count finished attempts by verdict, cause, kind, rule and time, and list the slowest ones."""
     query = AttemptQuery(kind=kind, batch_id=batch, since=since, uid=call.visible_uid)
-    return json_response(summary_document(await call.service.summary(query, bucket_s), bucket_s))
+    return json_response(build_summary_document(await call.service.summary(query, bucket_s), bucket_s))
 
 
 def _render_kinds(call: Call) -> bytes:
@@ -228,4 +228,4 @@ def _render_policies(service: Service) -> bytes:
 
 def _describe_kind(call: Call, validator: Kind) -> KindDocument:
     shown = load_command_line(validator.name, (validator.name,))
-    return kind_document(validator, shown, call.chains.writers)
+    return build_kind_document(validator, shown, call.chains.writers)

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from assayd.documents import error_document, serialize_compact
+from assayd.documents import build_error_document, serialize_compact
 from assayd.documents.base import message_of
 from assayd.errors import AssaydError, EngineError, RequestError, StoreError
 
@@ -84,7 +84,7 @@ STATUS: Mapping[str, int] = {
 RETRY_AFTER_S: Mapping[int, str] = {429: "1", 503: "5"}
 
 
-def http_status(error: AssaydError) -> int:
+def get_http_status(error: AssaydError) -> int:
     """Return the HTTP status for an error."""
     if error.code in STATUS:
         return STATUS[error.code]
@@ -93,12 +93,12 @@ def http_status(error: AssaydError) -> int:
     return HTTPStatus.SERVICE_UNAVAILABLE if error.retryable else HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def error_response(error: AssaydError, *, headers: Mapping[str, str] | None = None) -> Response:
+def build_error_response(error: AssaydError, *, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for an error."""
-    status = http_status(error)
+    status = get_http_status(error)
     retry = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else {}
     return Response(
-        serialize_compact(error_document(_public_error(error))),
+        serialize_compact(build_error_document(_redact_error(error))),
         status_code=status,
         headers={**(headers or {}), **retry},
         media_type="application/json",
@@ -113,7 +113,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_unexpected)
 
 
-def _public_error(error: AssaydError) -> AssaydError:
+def _redact_error(error: AssaydError) -> AssaydError:
     """Remove the messages of engine and disk errors, since they may contain paths, images and hosts."""
     if isinstance(error, RequestError) or error.code in STATUS:
         return error
@@ -125,7 +125,7 @@ def _public_error(error: AssaydError) -> AssaydError:
 
 async def _on_assayd_error(_: Request, error: Exception) -> Response:
     if isinstance(error, AssaydError):
-        return error_response(error)
+        return build_error_response(error)
     raise error
 
 
@@ -137,7 +137,7 @@ async def _on_http_error(_: Request, error: Exception) -> Response:
         405: ("method_not_allowed", "this path doesn't support the method"),
     }
     code, message = known.get(error.status_code, ("malformed", "the request can't be read"))
-    return error_response(RequestError(code, message), headers=error.headers)
+    return build_error_response(RequestError(code, message), headers=error.headers)
 
 
 async def _on_invalid_parameters(_: Request, error: Exception) -> Response:
@@ -146,9 +146,9 @@ async def _on_invalid_parameters(_: Request, error: Exception) -> Response:
     faults: Sequence[Mapping[str, object]] = error.errors()
     place = faults[0]["loc"]
     field = str(place[1]) if isinstance(place, tuple) and len(place) > 1 else None
-    return error_response(RequestError("invalid", f"{field}: {message_of(faults[0])}", field=field))
+    return build_error_response(RequestError("invalid", f"{field}: {message_of(faults[0])}", field=field))
 
 
 async def _on_unexpected(_: Request, error: Exception) -> Response:
     # The server raises it again after this answer, so that it reaches the log.
-    return error_response(AssaydError("internal", str(type(error))))
+    return build_error_response(AssaydError("internal", str(type(error))))

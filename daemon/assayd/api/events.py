@@ -11,8 +11,8 @@ from functools import partial
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from assayd.api.middleware import charge_to_caller, wait_while_throttled
-from assayd.documents import event_document, progress_document, serialize_compact
+from assayd.api.middleware import charge_time_to_caller, wait_while_throttled
+from assayd.documents import build_event_document, build_progress_document, serialize_compact
 from assayd.documents.attempts import EventDocument
 from assayd.documents.batches import BatchEventDocument
 from assayd.documents.chains import GenerationEventDocument, RepairEventDocument, WorkflowEventDocument
@@ -57,7 +57,7 @@ class EventStream(Response):
         """Send events and heartbeats concurrently."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
-            sending = group.create_task(charge_to_caller(partial(self._send_events, send)))
+            sending = group.create_task(charge_time_to_caller(partial(self._send_events, send)))
             unread = scope.get("state", {}).get("unread_bytes", lambda: 0)
             beating = group.create_task(self._send_heartbeats(send, unread))
             leaving = group.create_task(_wait_for_disconnect(receive))
@@ -69,14 +69,14 @@ class EventStream(Response):
     async def _send_events(self, send: Send) -> None:
         async with aclosing(self._events) as events:
             async for event in events:
-                await send(_body_chunk(_encode_message(event)))
+                await send(_build_body_message(_encode_message(event)))
                 await wait_while_throttled()
 
     async def _send_heartbeats(self, send: Send, unread_bytes: Callable[[], int]) -> None:
         """Send comments as heartbeats until the client leaves data unread for too long."""
         read_at = self._clock()
         while self._clock() - read_at < UNREAD_S:
-            await send(_body_chunk(b": still here\n\n"))
+            await send(_build_body_message(b": still here\n\n"))
             await asyncio.sleep(self._heartbeat_s)
             if not unread_bytes():
                 read_at = self._clock()
@@ -86,21 +86,21 @@ async def stream_attempt_events(events: AsyncGenerator[AttemptEvent, None]) -> D
     """Yield the events of one attempt as documents."""
     async with aclosing(events):
         async for event in events:
-            yield event_document(event)
+            yield build_event_document(event)
 
 
 async def stream_all_events(events: AsyncGenerator[tuple[str, AttemptEvent], None]) -> Documents:
     """Yield the events of all attempts as documents; the id of each is its position in this stream."""
     async with aclosing(events):
         async for place, event in events:
-            yield event_document(event, place)
+            yield build_event_document(event, place)
 
 
 async def stream_batch_progress(told: AsyncGenerator[BatchProgress, None]) -> Documents:
     """Yield a document whenever the batch makes progress; close `told` at the end."""
     async with aclosing(told):
         async for progress in told:
-            yield progress_document(progress)
+            yield build_progress_document(progress)
 
 
 def _encode_message(document: Told) -> bytes:
@@ -109,7 +109,7 @@ def _encode_message(document: Told) -> bytes:
     return b"%bdata: %b\n\n" % (head.encode(), data)
 
 
-def _body_chunk(body: bytes) -> dict[str, object]:
+def _build_body_message(body: bytes) -> dict[str, object]:
     return {"type": "http.response.body", "body": body, "more_body": True}
 
 

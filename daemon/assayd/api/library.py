@@ -9,12 +9,12 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_model
+from assayd.api.call import Call, CallDep, build_raw_json_response, json_response, read_model
 from assayd.documents.library import (
     ApproveBody,
     LibraryPageDocument,
-    library_entry_body,
-    library_entry_document,
+    build_library_entry_document,
+    serialize_library_entry,
 )
 from assayd.errors import RequestError
 from assayd.model.records import LibraryEntry
@@ -42,7 +42,7 @@ async def approve_attempt(request: Request, call: CallDep, attempt_id: AttemptId
     attempt = await call.attempt(attempt_id)
     wanted = await read_model(request, call, ApproveBody)
     entry = await call.library.approve(attempt, wanted.name, call.caller.peer.uid)
-    return raw_json_response(library_entry_body(entry))
+    return build_raw_json_response(serialize_library_entry(entry))
 
 
 @router.get("/library", responses=answers.LIBRARY_LIST)
@@ -56,7 +56,7 @@ async def list_library(
     owner = call.caller.peer.uid if uid is None else call.resolve_listed_uid(uid)
     found = await call.library.list(uid=owner, after=cursor, limit=limit)
     more = found[-1].name if len(found) == limit else None
-    return _page_response(found, more)
+    return _build_page_response(found, more)
 
 
 @router.get("/library/{name}", responses=answers.LIBRARY_LIST)
@@ -65,7 +65,7 @@ async def get_library_history(call: CallDep, name: Name, uid: Owner = None) -> R
     found = await call.library.list_versions(_resolve_owner(call, uid, name), name)
     if not found:
         raise _not_found_error(name)
-    return _page_response(found)
+    return _build_page_response(found)
 
 
 @router.delete("/library/{name}", responses=answers.LIBRARY_REMOVED)
@@ -74,7 +74,7 @@ async def remove_library_name(call: CallDep, name: Name, uid: Owner = None) -> R
     removed = await call.library.remove(_resolve_owner(call, uid, name), name)
     if not removed:
         raise _not_found_error(name)
-    return _page_response(removed)
+    return _build_page_response(removed)
 
 
 @router.get("/library/{name}/{version}", responses=answers.LIBRARY_ENTRY)
@@ -86,7 +86,7 @@ async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Ow
         entry = await call.library.entry(owner, name, version)
         if entry is None:
             raise _not_found_error(name, version)
-        return library_entry_body(entry)
+        return serialize_library_entry(entry)
 
     return call.build_large_json_response(make)
 
@@ -97,7 +97,7 @@ async def remove_library_entry(call: CallDep, name: Name, version: Version, uid:
     removed = await call.library.remove(_resolve_owner(call, uid, name, version), name, version)
     if not removed:
         raise _not_found_error(name, version)
-    return _page_response(removed)
+    return _build_page_response(removed)
 
 
 def _resolve_owner(call: Call, uid: int | None, name: str, version: int | None = None) -> int:
@@ -115,6 +115,6 @@ def _not_found_error(name: str, version: int | None = None) -> RequestError:
     return RequestError("not_found", f"there is {what} {name[:64]!r} in this library")
 
 
-def _page_response(found: Sequence[LibraryEntry], more: str | None = None) -> Response:
-    entries = [library_entry_document(entry) for entry in found]
+def _build_page_response(found: Sequence[LibraryEntry], more: str | None = None) -> Response:
+    entries = [build_library_entry_document(entry) for entry in found]
     return json_response(LibraryPageDocument.model_construct(entries=entries, next_cursor=more))

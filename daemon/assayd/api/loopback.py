@@ -23,17 +23,17 @@ KEEP_ALIVE_S = 75
 GRACE_S = 1
 
 
-def loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
+def build_loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
     """Return an ASGI application that serves `/metrics` and `/healthz`."""
     kept = ResponseCache()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await _answer(Request(scope), lambda: kept.get("metrics", metrics))(scope, receive, send)
+        await _handle_request(Request(scope), lambda: kept.get("metrics", metrics))(scope, receive, send)
 
     return app
 
 
-def _answer(request: Request, metrics: Callable[[], bytes]) -> Response:
+def _handle_request(request: Request, metrics: Callable[[], bytes]) -> Response:
     if request.method not in {"GET", "HEAD"}:
         return PlainTextResponse("only GET\n", status_code=405, headers={"Allow": "GET, HEAD"})
     if request.url.path == "/metrics":
@@ -43,10 +43,10 @@ def _answer(request: Request, metrics: Callable[[], bytes]) -> Response:
     return PlainTextResponse("this address serves only /metrics and /healthz\n", status_code=404)
 
 
-def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
+def build_loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
     """Return the uvicorn configuration of the loopback server."""
     return uvicorn.Config(
-        loopback_app(metrics),
+        build_loopback_app(metrics),
         http=build_protocol_class(
             ConnectionSlots(CONNECTIONS)
         ),  # for its limits; over TCP, it knows no caller

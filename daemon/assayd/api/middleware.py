@@ -49,7 +49,7 @@ class _CallerPace:
 _SHARE: ContextVar[_CallerPace | None] = ContextVar("share", default=None)
 
 
-async def charge_to_caller(work: Callable[[], Awaitable[None]]) -> None:
+async def charge_time_to_caller(work: Callable[[], Awaitable[None]]) -> None:
     """Do a part of a request in another task; charge the time of its steps to the caller."""
     share = _SHARE.get()
     await (work() if share is None else _time_steps(work(), share.used))
@@ -59,7 +59,7 @@ async def wait_while_throttled() -> None:
     """Sleep while the caller of this request is throttled; call this between two pieces of a stream."""
     share = _SHARE.get()
     await asyncio.sleep(0)  # a step counts when it ends
-    while share is not None and (rest_s := share.pace.throttled_for_s(share.user)):  # noqa: ASYNC110 - no event ends it
+    while share is not None and (rest_s := share.pace.get_throttle_delay_s(share.user)):  # noqa: ASYNC110 - no event ends it
         await asyncio.sleep(rest_s)
 
 
@@ -68,11 +68,11 @@ class PacedStream(StreamingResponse):
 
     async def stream_response(self, send: Send) -> None:
         """Send all pieces, pausing between them while the caller is throttled."""
-        self.body_iterator = _throttled_pieces(self.body_iterator)
-        await charge_to_caller(partial(super().stream_response, send))
+        self.body_iterator = _iter_throttled_chunks(self.body_iterator)
+        await charge_time_to_caller(partial(super().stream_response, send))
 
 
-async def _throttled_pieces(pieces: AsyncIterable[Any]) -> AsyncIterator[Any]:
+async def _iter_throttled_chunks(pieces: AsyncIterable[Any]) -> AsyncIterator[Any]:
     async for piece in pieces:
         yield piece
         await wait_while_throttled()
@@ -105,7 +105,7 @@ class PacingMiddleware:
             self._nodes_pace.note(user)
             pace.note(user)
         await self._wait_for_turn(user, pace)
-        if scope["state"].get("has_left", _never_left)():
+        if scope["state"].get("has_left", _is_never_disconnected)():
             return  # the client has disconnected: don't start the work
         share = _CallerPace(pace, user)
         token = _SHARE.set(share)
@@ -115,7 +115,7 @@ class PacingMiddleware:
             _SHARE.reset(token)
 
     async def _wait_for_turn(self, user: Hashable, pace: UserThrottle) -> None:
-        rest_s = pace.throttled_for_s(user)
+        rest_s = pace.get_throttle_delay_s(user)
         if user not in self._waiting and not rest_s:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -128,7 +128,7 @@ class PacingMiddleware:
     def _admit_next(self, user: Hashable, pace: UserThrottle) -> None:
         """Admit the user's next request, unless the user is throttled; repeat until none is left."""
         loop, waiting = asyncio.get_running_loop(), self._waiting[user]
-        rest_s = pace.throttled_for_s(user)
+        rest_s = pace.get_throttle_delay_s(user)
         while waiting and not rest_s:
             turn = waiting.popleft()
             if not turn.done():  # otherwise, its task was cancelled
@@ -161,7 +161,7 @@ def _time_steps(work: Awaitable[None], used: Callable[[float], None]) -> Generat
             resume = partial(steps.throw, problem)
 
 
-def _never_left() -> bool:
+def _is_never_disconnected() -> bool:
     return False
 
 
@@ -193,14 +193,14 @@ class RequestIdMiddleware:
                 await self._app(scope, receive, answer)
             except Exception:
                 answer.status = HTTPStatus.INTERNAL_SERVER_ERROR
-                log.error("request.broken", method=scope["method"], path=_route_path(scope))
+                log.error("request.broken", method=scope["method"], path=_get_route_template(scope))
                 raise
             finally:
                 took_ms = round((time.monotonic() - began) * 1000, 3)
                 self._record_request(scope, answer.status, took_ms)
 
     def _record_request(self, scope: Scope, status: int, took_ms: float) -> None:
-        route, method = _route_path(scope), scope["method"]
+        route, method = _get_route_template(scope), scope["method"]
         known = method if method in _METHODS else "other"
         get_labelled_series(self._metrics.requests, known, route, str(status)).inc()
         log.debug("request.answered", method=method, route=route, status=status, took_ms=took_ms)
@@ -229,7 +229,7 @@ def _read_request_id(scope: Scope) -> str | None:
     return given[0].decode() if len(given) == 1 and USABLE.fullmatch(given[0]) else None
 
 
-def _route_path(scope: Scope) -> str:
+def _get_route_template(scope: Scope) -> str:
     """Return the route's declared path; with actual paths, callers could create endless time series."""
     return getattr(scope.get("route"), "path", "none")
 
@@ -312,8 +312,8 @@ class TraceMiddleware:
 
 
 def _read_context(scope: Scope) -> TraceContext | None:
-    return parse_headers(_header_values(scope, b"traceparent"), _header_values(scope, b"tracestate"))
+    return parse_headers(_get_header_values(scope, b"traceparent"), _get_header_values(scope, b"tracestate"))
 
 
-def _header_values(scope: Scope, wanted: bytes) -> list[str]:
+def _get_header_values(scope: Scope, wanted: bytes) -> list[str]:
     return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]

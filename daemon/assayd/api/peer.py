@@ -25,8 +25,8 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.api.bounded_http import BoundedHttpTools, ConnectionSlots, Turns
-from assayd.api.errors import error_response
+from assayd.api.bounded_http import BoundedHttpTools, ConnectionSlots, TurnQueue
+from assayd.api.errors import build_error_response
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch
@@ -91,7 +91,7 @@ class SocketAccess:
             return caller.operator
         return caller.peer.uid in {0, self.own_uid} or self.operators_gid in caller.groups
 
-    def may_work_for_gateway(self, caller: Caller) -> bool:
+    def can_be_node_worker(self, caller: Caller) -> bool:
         """Return whether this caller may be the worker of a node, which submits attempts of a gateway."""
         return not caller.remote and (caller.peer.uid == self.worker_uid or self.is_operator(caller))
 
@@ -100,7 +100,7 @@ class SocketAccess:
         return owned.peer.uid == caller.peer.uid or self.is_operator(caller)
 
 
-class PeerGate:
+class AccessControlMiddleware:
     """Middleware that rejects all requests of callers who aren't admitted."""
 
     def __init__(self, app: ASGIApp, access: SocketAccess) -> None:
@@ -113,7 +113,7 @@ class PeerGate:
             caller = scope.get("state", {}).get("caller")
             if not isinstance(caller, Caller) or not self._access.admits(caller):
                 refusal = RequestError("peer.not_allowed", "this user isn't allowed to use the daemon")
-                await error_response(refusal)(scope, receive, send)
+                await build_error_response(refusal)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -205,7 +205,7 @@ def build_protocol_class(
         silence_s: the time in seconds for which a response waits for a client that doesn't read.
         refused: a function that is called for each refused connection.
     """
-    attributes = {"places": places, "access": access, "silence_s": silence_s, "turns": Turns()}
+    attributes = {"places": places, "access": access, "silence_s": silence_s, "turns": TurnQueue()}
     return type(
         "PeerHttpTools", (PeerHttpTools,), attributes | {"refused": staticmethod(refused or _ignore_refusal)}
     )

@@ -42,7 +42,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import AttemptQuery
 from assayd.tomlfile import FileError
 
-MOST_READ = 1000
+MAX_READ = 1000
 """Reports that a suggestion reads, the newest ones."""
 READ_S = 60.0
 PROGRESS_EVERY = 10
@@ -65,7 +65,7 @@ async def try_policy(request: Request, call: CallDep) -> Response:
         raise RequestError("invalid", message, field="run")
     trial = call.require_trials().run(policy, _build_query(call, wanted), call.caller.peer, run=wanted.run)
     first = await anext(trial)  # before the answer starts, so that a refusal has its status code
-    told = _trial_events(first, trial, policy.name, "run" if wanted.run else "static")
+    told = _iter_trial_events(first, trial, policy.name, "run" if wanted.run else "static")
     return EventStream(told, heartbeat_s=call.limits.heartbeat_s)
 
 
@@ -76,11 +76,11 @@ async def suggest_policy(request: Request, call: CallDep) -> Response:
     """Return the smallest additions to a profile that would have let the caller's refused code pass."""
     wanted = await read_model(request, call, SuggestBody)
     trials, query = call.require_trials(), _build_query(call, wanted)
-    with trials.limit_to_one(call.caller.peer.uid):
-        name = wanted.policy or await _last_refused_policy(call, query)
+    with trials.hold_review_slot(call.caller.peer.uid):
+        name = wanted.policy or await _find_last_refused_policy(call, query)
         policy = trials.policies.get(name)
         suggestion = await suggest_additions(
-            policy, _refused_attempts(call, query), partial(_failing_findings, call)
+            policy, _iter_refused_attempts(call, query), partial(_iter_failing_findings, call)
         )
     document = SuggestionDocument.model_construct(
         policy=policy.name,
@@ -101,7 +101,7 @@ async def explain_policy(request: Request, call: CallDep) -> Response:
     wanted = await read_model(request, call, ExplainBody)
     trials, uid = call.require_trials(), call.caller.peer.uid
     policy = trials.policies.get(wanted.policy)
-    with trials.limit_to_one(uid):
+    with trials.hold_review_slot(uid):
         snippet = Snippet(language=wanted.language, text=wanted.code)
         kind, found = await explain(snippet, policy, trials.kinds, trials.analyst, kind=wanted.kind, uid=uid)
     document = ExplanationDocument.model_construct(
@@ -137,7 +137,7 @@ def _build_query(call: Call, wanted: ReviewBody) -> AttemptQuery:
     )
 
 
-async def _trial_events(
+async def _iter_trial_events(
     first: PolicyTrial, trial: AsyncGenerator[PolicyTrial, None], policy: str, mode: str
 ) -> AsyncGenerator[TrialEventDocument, None]:
     number, told, last = 0, 0, first
@@ -145,11 +145,11 @@ async def _trial_events(
         async for last in trial:
             if last.tried - told >= PROGRESS_EVERY and not last.complete:
                 number, told = number + 1, last.tried
-                yield _trial_event(number, "progress", last, policy, mode)
-    yield _trial_event(number + 1, "finished", last, policy, mode)
+                yield _build_trial_event(number, "progress", last, policy, mode)
+    yield _build_trial_event(number + 1, "finished", last, policy, mode)
 
 
-def _trial_event(
+def _build_trial_event(
     number: int, kind: Literal["progress", "finished"], trial: PolicyTrial, policy: str, mode: str
 ) -> TrialEventDocument:
     changes = sorted(trial.changes.values(), key=lambda one: (-one.count, one.rule))
@@ -167,16 +167,16 @@ def _trial_event(
     )
 
 
-async def _refused_attempts(call: Call, query: AttemptQuery) -> AsyncGenerator[Attempt, None]:
+async def _iter_refused_attempts(call: Call, query: AttemptQuery) -> AsyncGenerator[Attempt, None]:
     """Yield the newest finished attempts for which rules may have refused or reported something."""
     read, due = 0, asyncio.get_running_loop().time() + READ_S
     query = replace(query, state=State.FINISHED, limit=100)
-    while read < MOST_READ:
+    while read < MAX_READ:
         page = await call.service.list(query)
         for attempt in page.attempts:
             if not attempt.rules and attempt.enforcement != "report":
                 continue
-            if read == MOST_READ or asyncio.get_running_loop().time() >= due:
+            if read == MAX_READ or asyncio.get_running_loop().time() >= due:
                 return
             read += 1
             yield attempt
@@ -185,15 +185,15 @@ async def _refused_attempts(call: Call, query: AttemptQuery) -> AsyncGenerator[A
         query = replace(query, cursor=page.next_cursor)
 
 
-async def _last_refused_policy(call: Call, query: AttemptQuery) -> str:
+async def _find_last_refused_policy(call: Call, query: AttemptQuery) -> str:
     """Return the profile of the newest refused attempt. Raises: RequestError ``not_found``."""
-    async with aclosing(_refused_attempts(call, query)) as refused:
+    async with aclosing(_iter_refused_attempts(call, query)) as refused:
         async for attempt in refused:
             return attempt.policy
     raise RequestError("not_found", "none of these attempts was refused; name the profile in `policy`")
 
 
-async def _failing_findings(call: Call, attempt: Attempt) -> Iterable[Finding]:
+async def _iter_failing_findings(call: Call, attempt: Attempt) -> Iterable[Finding]:
     report, _ = await call.service.documents(attempt)
-    found = await call.budget.read_in_turn(report, call.caller.peer.uid, read_findings)
+    found = await call.budget.parse_in_turn(report, call.caller.peer.uid, read_findings)
     return [one for one in found if one.is_error or would_fail([one])]

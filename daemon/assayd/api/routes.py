@@ -17,16 +17,16 @@ from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, stream_attempt_events
 from assayd.api.middleware import PacedStream
-from assayd.attempts.policy_trial import check_static
-from assayd.documents import attempt_document, read_event_id, read_submission
+from assayd.attempts.policy_trial import run_static_check
+from assayd.documents import build_attempt_document, parse_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
-from assayd.documents.reports import static_check_document
+from assayd.documents.reports import build_static_check_document
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS, Artifact, Attempt, State
 from assayd.model.records import AcceptedSubmission, AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
-from assayd.model.text_limits import MOST_WAIT_S, shorten_text
+from assayd.model.text_limits import MAX_WAIT_S, shorten_text
 
 MAX_LABELS = 16
 """Label filters of one listing; each is a separate condition of the query."""
@@ -42,7 +42,7 @@ router = APIRouter(prefix="/v1/attempts", tags=["attempts"], responses=answers.E
 Id = Annotated[str, Path(alias="id", description="The attempt's ULID.")]
 WaitS = Annotated[
     float,
-    Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False, description="Seconds to wait for the verdict."),
+    Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False, description="Seconds to wait for the verdict."),
 ]
 
 IdempotencyKey = Annotated[
@@ -76,9 +76,9 @@ async def check_submission(request: Request, call: CallDep) -> Response:
             async with trials.turns.wait_for_size_turn(uid, len(body)):
                 async with call.budget.reading(len(body), uid):
                     submission = await read_submission_body(body, call)
-                stages = await check_static(submission, trials, uid=uid)
+                stages = await run_static_check(submission, trials, uid=uid)
     request.state.changes_nothing = True
-    return json_response(static_check_document(submission, stages))
+    return json_response(build_static_check_document(submission, stages))
 
 
 @router.put("/{id}", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)
@@ -93,7 +93,7 @@ async def put_attempt(
     ] = None,
 ) -> Response:
     """Submit code under an id chosen by the caller; submitting it again returns the same attempt."""
-    from_gateway = max_runs is not None and call.access.may_work_for_gateway(call.caller)
+    from_gateway = max_runs is not None and call.access.can_be_node_worker(call.caller)
     accepted = await _submit(
         request, call, attempt_id=attempt_id, max_runs=max_runs, from_gateway=from_gateway
     )
@@ -157,7 +157,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         limit=limit,
     )
     page = await call.service.list(query)
-    attempts = [attempt_document(_shorten_intent(attempt)) for attempt in page.attempts]
+    attempts = [build_attempt_document(_shorten_intent(attempt)) for attempt in page.attempts]
     return json_response(AttemptPageDocument.model_construct(attempts=attempts, next_cursor=page.next_cursor))
 
 
@@ -198,7 +198,7 @@ async def follow_attempt(
 ) -> Response:
     """Stream an attempt as server-sent events until the event `finished`."""
     if last_event_id is not None:
-        read_event_id(last_event_id)
+        parse_event_id(last_event_id)
     attempt = await call.attempt(attempt_id)
     events = call.service.events(attempt.id, after=last_event_id)
     return EventStream(stream_attempt_events(events), heartbeat_s=call.limits.heartbeat_s)
@@ -228,7 +228,7 @@ async def get_artifact(
         "Content-Disposition": "attachment",  # what a guest wrote is never rendered
         "X-Content-Type-Options": "nosniff",
     }
-    return PacedStream(_prepend(first, pieces), headers=headers, media_type=artifact.media_type)
+    return PacedStream(_prepend_chunk(first, pieces), headers=headers, media_type=artifact.media_type)
 
 
 @router.get("/{id}/bundle", responses=answers.BUNDLE, response_class=Response)
@@ -247,7 +247,7 @@ def _check_idempotency_key(key: str | None) -> None:
         raise RequestError("invalid", message, field="Idempotency-Key")
 
 
-async def _prepend(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _prepend_chunk(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
     async for piece in pieces:
         yield piece

@@ -27,9 +27,9 @@ from assayd.ports.clock import Clock
 from assayd.store.attempt_queries import StoredUsage
 from assayd.store.jobs import DatabaseJobStore
 
-ROOM_KNOWN_S = 1.0
+FREE_SPACE_CACHE_S = 1.0
 """How long the answer to whether there is room on the disk holds good, unless it gets short."""
-HOLDINGS_KNOWN_S = 5.0
+USAGE_CACHE_S = 5.0
 """The same for the bytes of each user, if they decide."""
 LOOKED_UP_AT = 16
 """While less than such a part of the room was added, what each user holds is not looked up again."""
@@ -76,12 +76,12 @@ class DiskQuota:
         self._looking = asyncio.Lock()
         self._added: Counter[int] = Counter()
 
-    async def require_room(self) -> None:
+    async def require_disk_space(self) -> None:
         """Check that the disk has space for a bundle.
 
         Raises: RequestError ``not_ready``.
         """
-        if await self._free_space() < 0:
+        if await self._measure_free_space() < 0:
             message = (
                 "the artifacts' disk has less free space than limits.min_free_mb "
                 f"({self.min_free_bytes // MIB}); remove bundles (`assay gc`) or lower the limit"
@@ -93,20 +93,20 @@ class DiskQuota:
 
         Raises: RequestError ``not_ready``; ``quota.disk``, if the user holds too much data.
         """
-        await self.require_room()
+        await self.require_disk_space()
         if uid in self._operators:
             return
-        if refusal := await self._refusal_reason(uid, document_bytes):
+        if refusal := await self._find_refusal_reason(uid, document_bytes):
             raise RequestError("quota.disk", refusal, retryable=True)
         self._added[uid] += document_bytes
         self._promised += 2 * document_bytes  # in the database, and in the bundle
 
     async def free_document_bytes(self) -> int:
         """Return the free space for documents beyond the reserve: on the disk, or in the database."""
-        room = await self._free_space()
-        return min(room, self._document_space(room)[0])
+        room = await self._measure_free_space()
+        return min(room, self._measure_document_space(room)[0])
 
-    async def _free_space(self) -> int:
+    async def _measure_free_space(self) -> int:
         """Return the free bytes beyond the reserve; measure them every second, more often if few are left.
 
         Raises: RequestError ``not_ready``, if the bundle directory can't be used.
@@ -120,21 +120,24 @@ class DiskQuota:
                 message = f"bundles can't be written ({trouble.code}); operators: run `assay doctor`"
                 raise RequestError("not_ready", message, retryable=True) from trouble
             self.trouble = ""
-            self._free_until = now + ROOM_KNOWN_S
+            self._free_until = now + FREE_SPACE_CACHE_S
         return self.free_bytes - self.min_free_bytes
 
-    async def _refusal_reason(self, uid: int, document_bytes: int) -> str | None:
+    async def _find_refusal_reason(self, uid: int, document_bytes: int) -> str | None:
         room = self.free_bytes - self.min_free_bytes
         added = self._added.total() + document_bytes
         if (
             room < self.min_free_bytes
-            or added > self._document_space(room)[0] // LOOKED_UP_AT
+            or added > self._measure_document_space(room)[0] // LOOKED_UP_AT
             or not self._is_usage_known()
         ):
             await self._refresh_usage()
-        if document_bytes and self._document_bytes(uid) + document_bytes > self._document_space(room)[0]:
+        if (
+            document_bytes
+            and self._document_bytes(uid) + document_bytes > self._measure_document_space(room)[0]
+        ):
             await self._refresh_usage()
-            left, place = self._document_space(room)
+            left, place = self._measure_document_space(room)
             if self._document_bytes(uid) + document_bytes > left:
                 return (
                     f"submissions of this user take {self._document_bytes(uid) / MIB:.0f} MB, and "
@@ -142,7 +145,7 @@ class DiskQuota:
                     "that: wait until some have run and were removed"
                 )
         held = {holder: usage.held_bytes for holder, usage in self._held.items()}
-        if uid in compute_excess_for_room(held, self.min_free_bytes - room, untouched=self.min_free_bytes):
+        if uid in compute_excess_for_space(held, self.min_free_bytes - room, untouched=self.min_free_bytes):
             return (
                 f"{room / MIB:.0f} MB of the disk are left above limits.min_free_mb, and this user's bundles "
                 f"and submissions take {held[uid] / MIB:.0f} MB, more than those of others; the oldest are "
@@ -150,7 +153,7 @@ class DiskQuota:
             )
         return None
 
-    def _document_space(self, room: int) -> tuple[int, str]:
+    def _measure_document_space(self, room: int) -> tuple[int, str]:
         """Return the free bytes for documents, and the name of the limit that determines them."""
         if self._database is not None:
             if (left := self._database - self._waiting - self._added.total()) < room:
@@ -172,7 +175,7 @@ class DiskQuota:
         """
         async with self._looking:
             now = self._clock.monotonic()
-            if self._held_at is None or now >= self._held_at + HOLDINGS_KNOWN_S:
+            if self._held_at is None or now >= self._held_at + USAGE_CACHE_S:
                 before = self._added.copy()
                 self._held = await self._jobs.usage()
                 self._waiting = sum(usage.document_bytes for usage in self._held.values())
@@ -198,7 +201,7 @@ def compute_excess(held: Mapping[int, int], limit: int) -> dict[int, int]:
     return {uid: size - level for uid, size in held.items() if size > level}
 
 
-def compute_excess_for_room(held: Mapping[int, int], needed: int, *, untouched: int) -> dict[int, int]:
+def compute_excess_for_space(held: Mapping[int, int], needed: int, *, untouched: int) -> dict[int, int]:
     """Return the bytes that each user must release so that `needed` bytes become free.
 
     Args:
@@ -218,7 +221,7 @@ LOOKED_EVERY_S = 1.0
 STOPPING = "the daemon is stopping"
 
 
-class Acceptance:
+class AcceptanceGate:
     """The decision whether new attempts are accepted.
 
     Args:
@@ -255,7 +258,7 @@ class Acceptance:
     async def check(self) -> tuple[bool, str]:
         """Check the disk, and return whether attempts are accepted, and why not."""
         try:
-            await self._quota.require_room()
+            await self._quota.require_disk_space()
         except RequestError as refusal:
             self._disk_problem = refusal.message
         else:

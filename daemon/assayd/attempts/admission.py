@@ -12,14 +12,14 @@ from functools import partial
 
 import structlog
 
-from assayd.attempts.acceptance import Acceptance, DiskQuota
+from assayd.attempts.acceptance import AcceptanceGate, DiskQuota
 from assayd.attempts.conclusion import ConclusionWriter, ended
 from assayd.attempts.scheduler import QueuedAttempt, Scheduler
 from assayd.byte_budget import ByteBudget
-from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_fields
+from assayd.documents import LARGE_DOCUMENT_BYTES, add_payload_fields, read_accepted, read_bytes
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
-from assayd.log import current_request_id
+from assayd.log import get_current_request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import AcceptedSubmission
@@ -29,7 +29,7 @@ from assayd.model.trace_context import parse_text
 from assayd.policies import PolicySet, require_enforceable, tighten_policy
 from assayd.ports.clock import Clock, IdSource
 from assayd.ports.service import RepairRequests, WebhookGate
-from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, trace_origin
+from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, get_trace_origin
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import SubmissionCompleter
 
@@ -88,7 +88,7 @@ class Admission:
         webhooks: WebhookGate,
         scheduler: Scheduler,
         repair_requests: RepairRequests,
-        acceptance: Acceptance,
+        acceptance: AcceptanceGate,
         caps: Limits,
         quota: DiskQuota,
         tracing: Tracing = NO_TRACING,
@@ -112,7 +112,7 @@ class Admission:
         """Accept a submission durably and queue it; if it was accepted before, return its attempt."""
         submission = await self.complete(submission, origin.peer.uid, from_gateway=origin.from_gateway)
         span = self._begin_span(submission, origin)
-        if not origin.is_new and await self._is_known(origin):
+        if not origin.is_new and await self._is_duplicate(origin):
             accepted = await self._accept_submission(submission, origin, span)
             if not accepted.existing:  # retention removed it meanwhile
                 order = self._build_order(accepted.attempt, submission, self.policy(submission), span)
@@ -160,7 +160,7 @@ class Admission:
             fields = await records.complete(submission, uid, from_gateway=from_gateway)
         if fields is None:
             return submission
-        read = partial(with_fields, fields=fields, kinds=self._kinds)
+        read = partial(add_payload_fields, fields=fields, kinds=self._kinds)
         return await self.budget.parse(submission.document, uid, read)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> AcceptedSubmission:
@@ -182,21 +182,21 @@ class Admission:
         if submission.repair is not None:
             await self._repair_requests.record(attempt, submission.repair)
 
-    async def _is_known(self, origin: AttemptOrigin) -> bool:
+    async def _is_duplicate(self, origin: AttemptOrigin) -> bool:
         """Return whether the same sender has already used this attempt id or idempotency key."""
         jobs, uid = self._jobs, origin.peer.uid
         if origin.attempt_id is not None:
             known = await jobs.get(origin.attempt_id)
             return known is not None and known.peer.uid == uid
         key = origin.idempotency_key
-        return key is not None and await jobs.by_key(uid, key) is not None
+        return key is not None and await jobs.get_by_idempotency_key(uid, key) is not None
 
     def _begin_span(self, submission: Submission, origin: AttemptOrigin) -> Span:
         """Begin an attempt's span; the span never ends if the attempt is rejected.
 
         Each item of a batch has a separate trace, because a batch can have thousands of items.
         """
-        begun = trace_origin()
+        begun = get_trace_origin()
         facts: dict[str, Attribute] = {"kind": submission.kind, "policy": submission.policy}
         if origin.batch_id is not None:
             facts["batch_id"] = origin.batch_id
@@ -272,7 +272,7 @@ class Admission:
             policy=policy,
             limits=derive_limits(policy, self._caps),
             validator=self._kinds[submission.kind],
-            request_id=current_request_id(),
+            request_id=get_current_request_id(),
             submission=submission if len(document) <= LARGE_DOCUMENT_BYTES else None,
             span=span,
             waiting=span.begin_child("queued"),
@@ -302,7 +302,7 @@ class Admission:
                 attempt, submission, self.policy(submission), self._resume_span(attempt)
             )
         except AssaydError as trouble:
-            await self._give_up(attempt, document, trouble)
+            await self._fail_unstartable(attempt, document, trouble)
         else:
             await self._request_repair(attempt, submission)
             self._scheduler.start(replace(order, events_behind=behind), permitted=False)
@@ -312,10 +312,10 @@ class Admission:
         facts: dict[str, Attribute] = {"kind": attempt.kind, "policy": attempt.policy, "recovered": True}
         return self._tracing.begin("attempt", facts, parent=parse_text(attempt.trace))
 
-    async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
+    async def _fail_unstartable(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
         """Conclude an attempt that this daemon can no longer start, e.g. because its profile was removed."""
         failure = Failure(code=trouble.code, message=trouble.message)
-        given_up = await self._conclusion.give_up(attempt, document, failure)
+        given_up = await self._conclusion.conclude_unstartable(attempt, document, failure)
         await self._jobs.finish(ended(given_up, self._clock.now()))
 
 

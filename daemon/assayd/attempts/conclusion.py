@@ -21,8 +21,14 @@ from assayd.aio import pause
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Facts, FinishedAttempt, Job
 from assayd.attempts.telemetry import collect_facts
-from assayd.documents import canonical, execution_document, junit, limits_document, report_document
-from assayd.documents.attempts import finished_body, state_body
+from assayd.documents import (
+    build_execution_document,
+    build_limits_document,
+    build_report_document,
+    canonical,
+    junit,
+)
+from assayd.documents.attempts import build_finished_body, build_state_body
 from assayd.documents.submission import find_checked_texts
 from assayd.errors import AssaydError, StoreError
 from assayd.fair_queue import FairSemaphore
@@ -70,7 +76,7 @@ MANY_CASES = 200
 MANY_PARTS = 100
 """A result with more units, policy events and objects in records is judged in a thread, too."""
 
-MOST_RULES = 50
+MAX_RULES = 50
 """Rules of errors that an attempt lists; its report has them all."""
 
 NOTHING = b"null"
@@ -137,7 +143,7 @@ class ConclusionWriter:
             job.attempt,
             verdict=report.verdict,
             cause=ran.result.outcome.cause.value if ran else None,
-            rules=report.rules[:MOST_RULES],
+            rules=report.rules[:MAX_RULES],
             enforcement=job.policy.enforcement,
             approvable=job.policy.approvable and not job.validator.withheld(job.submission.payload),
             error=failure,
@@ -148,7 +154,7 @@ class ConclusionWriter:
             result = _serialize_result(job, report, ran)
         await self._attach_chain_files(attempt, result)
         attempt = await self._write_bundle(attempt, result, ran, report, job)
-        misses = tuple(f.rule for f in report.findings if f.is_error and could_be_static(f, job))
+        misses = tuple(f.rule for f in report.findings if f.is_error and is_statically_detectable(f, job))
         return FinishedAttempt(
             attempt=attempt,
             report=result.report,
@@ -159,7 +165,7 @@ class ConclusionWriter:
             facts=result.facts,
         )
 
-    async def give_up(self, attempt: Attempt, document: bytes, failure: Failure) -> Attempt:
+    async def conclude_unstartable(self, attempt: Attempt, document: bytes, failure: Failure) -> Attempt:
         """Conclude an attempt that can't be started because its kind or profile no longer exists."""
         ended = replace(add_failure(failure, attempt), cause=None)
         report = Report(
@@ -171,8 +177,8 @@ class ConclusionWriter:
             input_digest=attempt.input_digest,
             validated_at=self.clock.now(),
         )
-        written = canonical(report_document(report))
-        files = _bundle_files(attempt, document, written, NOTHING)
+        written = canonical(build_report_document(report))
+        files = _build_bundle_files(attempt, document, written, NOTHING)
         result = SerializedResult(report=written, execution=NOTHING, files=files)
         return await self._write_bundle(ended, result, None, report)
 
@@ -228,7 +234,7 @@ def _build_concluded(
     )
 
 
-def could_be_static(finding: Finding, job: Job) -> bool:
+def is_statically_detectable(finding: Finding, job: Job) -> bool:
     """Return whether the static stages could have found this fault; they can't know a connection's host."""
     listed = job.policy.network.mode is NetworkMode.ALLOWLIST
     return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
@@ -242,7 +248,10 @@ def _build_report(
     now: datetime,
 ) -> Report:
     stages = merge_stages(
-        static or _skipped_stages(job), job.validator.runtime_stages, ran, most_findings=job.limits.findings
+        static or _build_skipped_stages(job),
+        job.validator.runtime_stages,
+        ran,
+        most_findings=job.limits.findings,
     )
     blank = Report(
         attempt_id=job.attempt.id,
@@ -251,22 +260,22 @@ def _build_report(
         stage_reached="",
         stages=stages,
         static_results=list_static_results(static),
-        effective_limits=limits_document(job.limits, job.policy.network),
+        effective_limits=build_limits_document(job.limits, job.policy.network),
         clamped=job.policy.clamped,
         input_digest=job.submission.input_digest,
         policy_digest=job.policy.digest,
         enforcement=job.policy.enforcement,
         validated_at=now,
     )
-    report = replace(merge_report(blank, stages, ran, failure), refused_imports=_refused_imports(ran))
-    if (context := _retry_context(job, report)) is not None:
+    report = replace(merge_report(blank, stages, ran, failure), refused_imports=_collect_refused_imports(ran))
+    if (context := _build_attempt_retry_context(job, report)) is not None:
         report = replace(report, retry_context=_truncate(context, job.limits.retry_context_bytes))
     if ran is not None and report.verdict in _RATED:
         report = replace(report, feedback=ran.judgement.facts)
     return _add_score(job, _add_rating(job, report), ran)
 
 
-def _retry_context(job: Job, report: Report) -> str | None:
+def _build_attempt_retry_context(job: Job, report: Report) -> str | None:
     """Return the text for a model's next try: about a failure, or about a pass that proves little."""
     if report.verdict not in _RATED:
         return None
@@ -282,7 +291,7 @@ def _retry_context(job: Job, report: Report) -> str | None:
     return job.validator.retry_context(found, next(iter(failed), PASSED), job.policy)
 
 
-def _refused_imports(ran: JudgedRun | None) -> tuple[PolicyEvent, ...]:
+def _collect_refused_imports(ran: JudgedRun | None) -> tuple[PolicyEvent, ...]:
     """Return the distinct imports of a run that the policy refuses."""
     events = [event for unit in ran.result.units for event in unit.events] if ran is not None else []
     return tuple(dict.fromkeys(event for event in events if event.kind == "import" and not event.allowed))
@@ -313,22 +322,22 @@ def _truncate(text: str, most_bytes: int) -> str:
     return text if len(encoded) <= most_bytes else encoded[:most_bytes].decode("utf-8", "ignore")
 
 
-def _skipped_stages(job: Job) -> tuple[StageReport, ...]:
+def _build_skipped_stages(job: Job) -> tuple[StageReport, ...]:
     return tuple(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in job.validator.stages)
 
 
 def _serialize_result(job: Job, report: Report, ran: JudgedRun | None) -> SerializedResult:
     result = ran.result if ran else None
-    done = execution_document(result, limits=job.limits, network=job.policy.network) if result else None
-    written, execution = canonical(report_document(report)), canonical(done)
-    files = _bundle_files(job.attempt, job.submission.document, written, execution, result)
+    done = build_execution_document(result, limits=job.limits, network=job.policy.network) if result else None
+    written, execution = canonical(build_report_document(report)), canonical(done)
+    files = _build_bundle_files(job.attempt, job.submission.document, written, execution, result)
     if report.cases is not None:
         files[f"junit_{format_timestamp(job.attempt.created_at)}.xml"] = junit(report)
     facts = collect_facts(report, result, job.limits)
     return SerializedResult(report=written, execution=execution, files=files, facts=facts)
 
 
-def _bundle_files(
+def _build_bundle_files(
     attempt: Attempt, document: bytes, report: bytes, execution: bytes, result: RunResult | None = None
 ) -> dict[str, bytes]:
     """Return the files of the bundle by name, as listed in docs/result-contract.md."""
@@ -367,16 +376,16 @@ def _build_bundle(attempt: Attempt, files: dict[str, bytes], ran: JudgedRun | No
             "attempt_id": attempt.id,
             "input_digest": attempt.input_digest,
             "image_digest": ran.result.container.image_digest if ran else None,
-            "python": {"daemon": platform.python_version(), "image": _image_python(ran)},
+            "python": {"daemon": platform.python_version(), "image": _get_image_python(ran)},
         },
     )
 
 
-def _image_python(ran: JudgedRun | None) -> str | None:
+def _get_image_python(ran: JudgedRun | None) -> str | None:
     return ran.result.container.python if ran else None
 
 
-RECORD_AGAIN_S = 1.0
+RECORD_RETRY_DELAY_S = 1.0
 """How long to back off from a store that could not take a verdict."""
 
 
@@ -400,9 +409,9 @@ class VerdictRecorder:
     async def record(self, finished: FinishedAttempt, timings_s: Mapping[str, float]) -> FinishedAttempt:
         """Record a verdict durably, then publish it; return the recorded verdict."""
         attempt = ended(finished.attempt, self.clock.now(), timings_s)
-        events = self._last_events(attempt)
+        events = self._build_last_events(attempt)
         recorded = await self._write_verdict(attempt, events, finished)
-        for event in events if recorded is attempt else self._last_events(recorded):
+        for event in events if recorded is attempt else self._build_last_events(recorded):
             self.hub.deliver(event)
         await self._remove_superseded(recorded)
         kept = replace(
@@ -412,12 +421,12 @@ class VerdictRecorder:
             return replace(kept, report=None, execution=None)
         return kept
 
-    def _last_events(self, attempt: Attempt) -> tuple[AttemptEvent, ...]:
+    def _build_last_events(self, attempt: Attempt) -> tuple[AttemptEvent, ...]:
         return self.hub.number_events(
             attempt.id,
             attempt.run_number,
-            ("state", state_body(attempt.state)),
-            ("finished", finished_body(attempt)),
+            ("state", build_state_body(attempt.state)),
+            ("finished", build_finished_body(attempt)),
         )
 
     async def _write_verdict(
@@ -437,7 +446,7 @@ class VerdictRecorder:
                 log.critical("verdict.not_recorded", code=trouble.code)
                 if self.stopping.is_set() or not trouble.retryable:
                     return add_failure(Failure(code=trouble.code, message=trouble.message), attempt)
-                await pause(RECORD_AGAIN_S, unless=self.stopping)
+                await pause(RECORD_RETRY_DELAY_S, unless=self.stopping)
             else:
                 return recorded or attempt
 

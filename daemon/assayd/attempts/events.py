@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 
-from assayd.aio import Signal
+from assayd.aio import BroadcastEvent
 from assayd.model.records import AttemptEvent
 from assayd.ports.clock import Clock
 
@@ -46,7 +46,7 @@ class EventHub:
         self._published = 0
         self._generation = f"{clock.now():%Y%m%dT%H%M%S%f}"
         self._stopped = False
-        self._any = Signal()
+        self._any = BroadcastEvent()
 
     def open(self, attempt_id: str, owner: int, *, behind: int = 0) -> None:
         """Open an attempt's log; its events belong to `owner`, and their numbers begin after `behind`."""
@@ -142,14 +142,14 @@ class EventHub:
             fresh = [shown for shown in self._recent if shown.number > seen]
             oldest = fresh[0].number if fresh else newest + 1
             if seen + 1 < oldest:
-                yield f"{self._generation}.{oldest - 1}", self._missed_event()
+                yield f"{self._generation}.{oldest - 1}", self._build_missed_events_gap()
             for shown in fresh:
                 if owner in {None, shown.owner}:
                     yield f"{self._generation}.{shown.number}", shown.event
             seen = newest
             await changed.wait()
 
-    def _missed_event(self) -> AttemptEvent:
+    def _build_missed_events_gap(self) -> AttemptEvent:
         """Return a gap event for lost events; the number of events that this follower missed is unknown."""
         return AttemptEvent(
             attempt_id="", run_number=0, seq=0, kind=GAP, at=self._clock.now(), body={"missed": None}
@@ -179,7 +179,7 @@ class _AttemptLog:
         self.next_seq = 1
         self.durable: list[AttemptEvent] = []
         self.ended = False
-        self.signal = Signal()
+        self.signal = BroadcastEvent()
         self._output: deque[AttemptEvent] = deque()
         self._output_bytes = 0
 
@@ -188,9 +188,9 @@ class _AttemptLog:
         self.next_seq = event.seq + 1
         if event.kind in OUTPUT:
             self._output.append(event)
-            self._output_bytes += _event_size(event)
+            self._output_bytes += _estimate_event_size(event)
             while self._output_bytes > RING_BYTES and len(self._output) > 1:
-                self._output_bytes -= _event_size(self._output.popleft())
+                self._output_bytes -= _estimate_event_size(self._output.popleft())
         else:
             self.durable.append(event)
         self.signal.wake_all()
@@ -212,12 +212,12 @@ def insert_gaps(events: Iterable[AttemptEvent], last_seq: int) -> Iterator[Attem
         if event.seq > last_seq:
             missed = event.seq - last_seq - 1
             if missed > 0:
-                yield _gap_event(event, missed)
+                yield _build_gap_event(event, missed)
             yield event
             last_seq = event.seq
 
 
-def _gap_event(following: AttemptEvent, missed: int) -> AttemptEvent:
+def _build_gap_event(following: AttemptEvent, missed: int) -> AttemptEvent:
     return AttemptEvent(
         attempt_id=following.attempt_id,
         run_number=following.run_number,
@@ -228,5 +228,5 @@ def _gap_event(following: AttemptEvent, missed: int) -> AttemptEvent:
     )
 
 
-def _event_size(event: AttemptEvent) -> int:
+def _estimate_event_size(event: AttemptEvent) -> int:
     return EVENT_BYTES + sum(len(value) for value in event.body.values() if isinstance(value, str))

@@ -1,6 +1,6 @@
 """Defines where attempts run: in containers of this host, or in a location that a program provides.
 
-The scheduler decides when each attempt runs; a `RunAttempt` function decides how each attempt runs.
+The scheduler decides when each attempt runs; a `AttemptRunner` function decides how each attempt runs.
 `Job` is a running attempt: the decisions made before its start, its timings, and its events.
 """
 
@@ -17,10 +17,10 @@ from pydantic import BaseModel
 
 from assayd.aio import Deadline
 from assayd.attempts.health import SelfTest
-from assayd.documents.attempts import output_body, stage_body, state_body, unit_body
+from assayd.documents.attempts import build_output_body, build_stage_body, build_state_body, build_unit_body
 from assayd.errors import AssaydError
 from assayd.kind import Kind
-from assayd.log import trace_log_fields
+from assayd.log import build_trace_log_fields
 from assayd.metrics import Metrics
 from assayd.model.attempt import TRANSITIONS, Attempt, State
 from assayd.model.health import HealthRow
@@ -41,7 +41,7 @@ UNITS_TRACED = 100
 """Units of a run that have spans; later ones have none."""
 
 
-class AttemptAbandoned(Exception):
+class AttemptAbandonedError(Exception):
     """An exception raised if the daemon stops before the verdict; its next run recovers the attempt.
 
     `run_number` is the number of the interrupted run; None if no run was interrupted.
@@ -96,11 +96,11 @@ class Job:
         if state not in TRANSITIONS[self.attempt.state]:
             raise ValueError(f"an attempt can't go from {self.attempt.state} to {state}")
         self.attempt = replace(self.attempt, state=state)
-        self.emit("state", state_body(state))
+        self.emit("state", build_state_body(state))
 
     def publish_stage(self, stage: StageReport) -> None:
         """Publish the result of a stage."""
-        self.emit("stage", stage_body(stage))
+        self.emit("stage", build_stage_body(stage))
 
     @contextmanager
     def measure_step(self, clock: Clock, step: str, *, span: str | None = None) -> Iterator[Span]:
@@ -116,19 +116,19 @@ class Job:
     def trace_step(self, step: str) -> Iterator[Span]:
         """Trace a step as a span while the body runs, and add the span's ids to log lines."""
         span, error = self.span.begin_child(step), None
-        ids = trace_log_fields(span.context)
+        ids = build_trace_log_fields(span.context)
         try:
             # Several times per attempt: without tracing, there is nothing to bind.
             with structlog.contextvars.bound_contextvars(**ids) if ids else nullcontext():
                 yield span
         except BaseException as problem:
-            error = loggable_error_name(problem)
+            error = get_loggable_error_name(problem)
             raise
         finally:
             span.end(error)
 
 
-def loggable_error_name(problem: BaseException) -> str:
+def get_loggable_error_name(problem: BaseException) -> str:
     """Return an AssaydError's code, or the class name of another error; neither contains users' text."""
     return problem.code if isinstance(problem, AssaydError) else type(problem).__name__
 
@@ -187,23 +187,23 @@ class UnitPublisher(RunObserver):
         self._units = spec.units
         self._span = span
 
-    def unit_started(self, index: int) -> None:
+    def on_unit_started(self, index: int) -> None:
         """Publish that a unit was started."""
-        self._job.emit("unit", unit_body(self._units, index, "started"))
+        self._job.emit("unit", build_unit_body(self._units, index, "started"))
 
-    def unit_ended(self, index: int, result: UnitResult) -> None:
+    def on_unit_ended(self, index: int, result: UnitResult) -> None:
         """Publish how a unit ended."""
         cause, took_s = result.outcome.cause.value, result.usage.wall_s
-        self._job.emit("unit", unit_body(self._units, index, cause, took_s))
+        self._job.emit("unit", build_unit_body(self._units, index, cause, took_s))
         if index < UNITS_TRACED:
             self._span.add_finished_child("unit", took_s, index=index, cause=cause, cpu_s=result.usage.cpu_s)
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """Publish a unit's output."""
-        self._job.emit(stream, output_body(self._units[index], data))
+        self._job.emit(stream, build_output_body(self._units[index], data))
 
 
-class RunAttempt(Protocol):
+class AttemptRunner(Protocol):
     """A function that runs one attempt whose submission has been read."""
 
     async def __call__(self, job: Job) -> FinishedAttempt:
@@ -282,7 +282,7 @@ class Execution:
     which process continues long-running work.
     """
 
-    execute: RunAttempt
+    execute: AttemptRunner
     readiness: Readiness
     selftest: SelfTest | None
     elsewhere: RemoteAttempts | None = None

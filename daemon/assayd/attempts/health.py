@@ -56,7 +56,9 @@ class SelfTest:
         if spec is not None:
             result = await self._run_spec(spec, limits)
             ran = JudgedRun(result=result, judgement=validator.judge(checked.payload, policy, result))
-        return _compare(sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran)
+        return _find_sample_deviations(
+            sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran
+        )
 
     async def _run_spec(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
         """Run a container; as for an attempt, repeat the lease once after a retryable error."""
@@ -69,7 +71,9 @@ class SelfTest:
         return await self._run_spec(spec, limits, again=False)
 
 
-def _compare(sample: Sample, stages: tuple[StageReport, ...], ran: JudgedRun | None) -> list[str]:
+def _find_sample_deviations(
+    sample: Sample, stages: tuple[StageReport, ...], ran: JudgedRun | None
+) -> list[str]:
     verdict = decide_verdict(stages, ran)
     found = {finding.rule for report in stages for finding in report.findings}
     complaints = []
@@ -82,7 +86,7 @@ def _compare(sample: Sample, stages: tuple[StageReport, ...], ran: JudgedRun | N
     return complaints
 
 
-def identity_row(former: str | None, state_dir: str) -> HealthRow:
+def build_identity_row(former: str | None, state_dir: str) -> HealthRow:
     """Return a row on whether the state directory is a copy of another daemon's directory, `former`."""
     if former is None:
         return HealthRow(check="identity", status=HealthStatus.OK, detail="the state directory isn't a copy")
@@ -97,7 +101,7 @@ def identity_row(former: str | None, state_dir: str) -> HealthRow:
     return HealthRow(check="identity", status=HealthStatus.WARN, detail=detail, remedy=remedy)
 
 
-def policies_row(problem: str) -> HealthRow:
+def build_policies_row(problem: str) -> HealthRow:
     """Return a row on whether the policies in use match the files; `problem` is the reason if not."""
     if not problem:
         return HealthRow(
@@ -108,7 +112,7 @@ def policies_row(problem: str) -> HealthRow:
     return HealthRow(check="policies", status=HealthStatus.WARN, detail=detail, remedy=remedy)
 
 
-def kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> HealthRow:
+def build_kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> HealthRow:
     """Return a row that reports whether all kinds can be used.
 
     `missing` maps purposes, e.g. kinds, to the packages that aren't installed; `left_out` maps kinds to the
@@ -125,7 +129,7 @@ def kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> Health
     return HealthRow(check="kinds", status=HealthStatus.WARN, detail=detail, remedy=remedy)
 
 
-def helpers_row(missing: Mapping[str, str]) -> HealthRow:
+def build_helpers_row(missing: Mapping[str, str]) -> HealthRow:
     """Return a row on whether the optional programs are installed; `missing` describes their uses."""
     if not missing:
         return HealthRow(
@@ -136,7 +140,7 @@ def helpers_row(missing: Mapping[str, str]) -> HealthRow:
     return HealthRow(check="helpers", status=HealthStatus.WARN, detail=detail, remedy=remedy)
 
 
-def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
+def build_static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
     """Return a row with the runtime policy's findings that the static stages missed."""
     if not misses:
         return HealthRow(check="static misses", status=HealthStatus.OK, detail="none since the start")

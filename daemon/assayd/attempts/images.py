@@ -83,17 +83,17 @@ class ImageTester:
             )
             raise EngineError("image.no_python", message)
         digest = facts.digest
-        complaints = self._known_complaints(digest, validator)
+        complaints = self._get_cached_complaints(digest, validator)
         if complaints is None:
             async with self._locks[digest]:
-                complaints = self._known_complaints(digest, validator)
+                complaints = self._get_cached_complaints(digest, validator)
                 if complaints is None:
                     complaints = await self._test_image(facts, validator)
         if complaints:
             shown = "; ".join(complaints[:_SHOWN])
             raise EngineError("image.unfit", f"image {name} can't be used for kind {validator.name}: {shown}")
 
-    def _known_complaints(self, digest: str, validator: Kind) -> Sequence[str] | None:
+    def _get_cached_complaints(self, digest: str, validator: Kind) -> Sequence[str] | None:
         """Return the known complaints about an image; None if the image must be tested or tested again."""
         failed_at = self._failed_at.get(digest)
         if failed_at is not None and self._clock.monotonic() - failed_at >= AGAIN_S:
@@ -157,14 +157,14 @@ class ImageHints:
         found = [one for findings in judgement.stage_findings.values() for one in findings]
         if not validator.any_image or all(finding.rule != _MISSING for finding in found):
             return judgement
-        known = await self._hints_by_module()
+        known = await self._build_hints_by_module()
         stages = {
             stage: tuple(_add_hint(finding, known) for finding in findings)
             for stage, findings in judgement.stage_findings.items()
         }
         return replace(judgement, stage_findings=stages)
 
-    async def _hints_by_module(self) -> Mapping[str, str]:
+    async def _build_hints_by_module(self) -> Mapping[str, str]:
         """Return a hint for each module of a built image; of several images, the first by name wins."""
         known: dict[str, str] = {}
         for name, profiles in sorted(self._named().items()):

@@ -21,14 +21,14 @@ from pydantic import BaseModel
 
 from assayd.analysis.analyst import Analyst, CheckedSubmission
 from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder, is_large_result
-from assayd.attempts.execution import WAITING_S, AttemptAbandoned, FinishedAttempt, Job, UnitPublisher
+from assayd.attempts.execution import WAITING_S, AttemptAbandonedError, FinishedAttempt, Job, UnitPublisher
 from assayd.errors import AssaydError, EngineError
 from assayd.fair_queue import FairSemaphore
 from assayd.findings.network_rules import add_network_facts
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.finding import has_errors
-from assayd.model.merge import CANCELLED, JudgedRun, apply_quality_levels, settle
+from assayd.model.merge import CANCELLED, JudgedRun, apply_quality_levels, apply_reporting_mode
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.records import AttemptRun
 from assayd.model.report import Judgement, StageReport
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-LEASE_AGAIN_S = 0.5
+LEASE_RETRY_DELAY_S = 0.5
 """How long to back off from an engine after a lease that could not be had."""
 LEASE_S = 300.0
 """How long a journalled lease is good for; recovery does not wait for it, other hosts would."""
@@ -58,14 +58,14 @@ async def accept_any_image(validator: Kind, policy: ExecutionPolicy, spec: RunSp
     """Accept every image; this is the default if images aren't tested."""
 
 
-async def keep_judgement(validator: Kind, judgement: Judgement) -> Judgement:
+async def return_judgement_unchanged(validator: Kind, judgement: Judgement) -> Judgement:
     """Return the judgement unchanged: the default without image hints."""
     return judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalExecution:
-    """An executor of attempts in containers of this host. It implements `execution.RunAttempt`.
+    """An executor of attempts in containers of this host. It implements `execution.AttemptRunner`.
 
     An attempt holds one of the `slots` while it has a container. If a lease fails, the attempt waits for
     the engine for at most `retry_window_s` seconds.
@@ -83,7 +83,7 @@ class LocalExecution:
     retry_window_s: float = 60.0
     max_runs: int = MAX_RUNS
     require_image: RequireImage = accept_any_image
-    add_hints: AddHints = keep_judgement
+    add_hints: AddHints = return_judgement_unchanged
 
     async def __call__(self, job: Job) -> FinishedAttempt:
         """Run an attempt, and record its verdict."""
@@ -105,11 +105,11 @@ class LocalExecution:
             checked = await self._run_static_stages(job)
             static = checked.stages
             job.prepared = checked.payload
-            spec = _plan(job, checked)
+            spec = _plan_run(job, checked)
             ran = await self._run_plan(job, spec, checked.payload) if spec is not None else None
-            failure = _lost_run_failure(ran)
+            failure = _find_lost_run_failure(ran)
         except TimeoutError:
-            failure = _overdue_failure(job)
+            failure = _build_timeout_failure(job)
         except AssaydError as trouble:
             failure = Failure(code=trouble.code, message=trouble.message)
         except Exception:
@@ -186,7 +186,7 @@ class LocalExecution:
     async def _wait_for_engine(self, job: Job, problem: EngineError, left_s: float) -> None:
         """Wait until the sandbox can be used again. Raises: EngineError, at the timeout."""
         async with job.deadline.scope():
-            await asyncio.sleep(LEASE_AGAIN_S)
+            await asyncio.sleep(LEASE_RETRY_DELAY_S)
             try:
                 async with asyncio.timeout(left_s):
                     await self.sandbox.usable.wait()
@@ -221,7 +221,7 @@ class LocalExecution:
         found = ran.judgement.stage_findings
         if not ran.result.outcome.completed or any(map(has_errors, found.values())):
             return ran
-        policy = job.policy.to_run_time()
+        policy = job.policy.to_runtime_policy()
         plan = partial(job.validator.plan_trial, payload, policy, job.limits, ran.result)
         spec = await self._call_decoder(job, plan, ran.result)
         trial = await self._run_trial(job, spec) if spec is not None else None
@@ -275,7 +275,7 @@ class LocalExecution:
         judgement = await self._call_decoder(job, judge, result)
         found = judgement.stage_findings.items()
         leveled = {stage: apply_quality_levels(findings, job.policy.quality) for stage, findings in found}
-        judgement = _settle_findings(job, replace(judgement, stage_findings=leveled))
+        judgement = _apply_reporting_mode(job, replace(judgement, stage_findings=leveled))
         if job.policy.network.mode is NetworkMode.ALLOWLIST:
             judgement = add_network_facts(judgement, result)
         return JudgedRun(result=result, judgement=await self.add_hints(job.validator, judgement))
@@ -293,7 +293,7 @@ def _raise_if_abandoned(job: Job, ran: JudgedRun | None, failure: Failure | None
     """Raise Abandoned for an interrupted attempt, unless it has reached a verdict."""
     broken_off = ran is not None and ran.result.outcome.cause is Cause.CANCELLED
     if job.abandoned and (broken_off or failure is not None):
-        raise AttemptAbandoned(job.attempt.run_number if broken_off else None)
+        raise AttemptAbandonedError(job.attempt.run_number if broken_off else None)
 
 
 def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
@@ -310,22 +310,22 @@ def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
         )
 
 
-def _plan(job: Job, checked: CheckedSubmission) -> RunSpec | None:
+def _plan_run(job: Job, checked: CheckedSubmission) -> RunSpec | None:
     """Return the run spec; None if a static stage failed."""
-    policy = job.policy.to_run_time()
+    policy = job.policy.to_runtime_policy()
     return None if checked.failed else job.validator.plan(checked.payload, policy, job.limits)
 
 
-def _settle_findings(job: Job, judgement: Judgement) -> Judgement:
+def _apply_reporting_mode(job: Job, judgement: Judgement) -> Judgement:
     """Return the judgement after applying the profile's reporting mode to its findings."""
     found = {
-        stage: settle(findings, job.validator.rules, job.policy)
+        stage: apply_reporting_mode(findings, job.validator.rules, job.policy)
         for stage, findings in judgement.stage_findings.items()
     }
     return replace(judgement, stage_findings=found)
 
 
-def _lost_run_failure(ran: JudgedRun | None) -> Failure | None:
+def _find_lost_run_failure(ran: JudgedRun | None) -> Failure | None:
     """Return the internal error to which the last run was lost; None if the run wasn't lost."""
     if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
         return None
@@ -333,7 +333,7 @@ def _lost_run_failure(ran: JudgedRun | None) -> Failure | None:
     return Failure(code="run.lost", message=message)
 
 
-def _overdue_failure(job: Job) -> Failure:
+def _build_timeout_failure(job: Job) -> Failure:
     if job.deadline.cancelled:
         return Failure(code=CANCELLED, message="The attempt was cancelled before it ran.")
     return Failure(code="attempt.stalled", message="The attempt waited too long for its turn.")

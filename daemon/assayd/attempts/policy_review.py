@@ -24,9 +24,9 @@ from assayd.model.finding import Finding
 from assayd.model.merge import is_quality_finding
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, ImportMode
 from assayd.policies.files import is_command, is_dotted_name, is_host
-from assayd.static.python.names import refusal_reason
+from assayd.static.python.names import get_refusal_reason
 
-MOST_NAMES = 500
+MAX_NAMES = 500
 """Distinct additions, and distinct names that are withheld, of one answer."""
 _REASONS = {
     "enforcement": 'the rule belongs to the profile\'s mode; `enforcement` = "report" would only report it',
@@ -71,7 +71,7 @@ class Suggestion:
         """Count an attempt under each name for which it was refused."""
         keyed = [finding for finding in findings if finding.profile_key is not None]
         needed = {
-            _wanted_addition(finding, policy): None for finding in keyed if not _is_allowed(finding, policy)
+            _derive_addition(finding, policy): None for finding in keyed if not _is_allowed(finding, policy)
         }
         if not needed:
             return
@@ -80,7 +80,7 @@ class Suggestion:
         self.helped += len(possible) == len(needed)
         for key, name, reason in needed:
             into = self.additions if reason is None else self.withheld
-            if (key, name) not in into and len(into) >= MOST_NAMES:
+            if (key, name) not in into and len(into) >= MAX_NAMES:
                 continue
             at = attempt.created_at
             made = Addition(key=key, name=name, reason=reason, first_at=at, last_at=at)
@@ -130,7 +130,7 @@ def _is_allowed(finding: Finding, policy: ExecutionPolicy) -> bool:
             return False
 
 
-def _wanted_addition(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | None]:
+def _derive_addition(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | None]:
     """Return the key and name that would resolve a finding, and the reason if the name isn't suggested."""
     key, name = finding.profile_key or "", finding.subject or finding.rule
     if key == "sql.rules":
@@ -138,7 +138,7 @@ def _wanted_addition(finding: Finding, policy: ExecutionPolicy) -> tuple[str, st
     if key in _REASONS or not finding.subject:
         return key, name, _REASONS.get(key, "the report names no module, attribute or command")
     if key in {"imports.allowed", "imports.names"}:
-        return key, name, _reason_for_import(key, name, policy)
+        return key, name, _get_import_refusal_reason(key, name, policy)
     if key == "commands.builtins" and name in _BUILTINS:
         return key, name, "the builtin runs text as code, or redefines names"
     if key == "network.hosts":
@@ -147,13 +147,13 @@ def _wanted_addition(finding: Finding, policy: ExecutionPolicy) -> tuple[str, st
     return key, name, None if is_command(name) else "the name isn't one that a profile can list"
 
 
-def _reason_for_import(key: str, name: str, policy: ExecutionPolicy) -> str | None:
+def _get_import_refusal_reason(key: str, name: str, policy: ExecutionPolicy) -> str | None:
     module = name.rpartition(".")[0] if key == "imports.names" else name
     if not is_dotted_name(name):
         return "the name isn't one that a profile can list"
     if any(name == one or name.startswith(f"{one}.") for one in policy.imports.denied):
         return "the profile denies the name"
-    reason = refusal_reason(name) or (refusal_reason(module) if key == "imports.names" else None)
+    reason = get_refusal_reason(name) or (get_refusal_reason(module) if key == "imports.names" else None)
     return f"it guards isolation: {reason}" if reason else None
 
 
@@ -206,7 +206,7 @@ async def explain(
     reader = kinds.get(name)
     if reader is None:
         raise RequestError("kind.unknown", f"unknown kind {name[:64]!r}", field="kind")
-    before = _good_payload(reader)
+    before = _build_valid_payload(reader)
     after, first_line = _add_snippet(snippet, before, reader)
     found = await _check_payload(reader, after, policy, analyst, uid)
     known = {(each.rule, each.message) for each in await _check_payload(reader, before, policy, analyst, uid)}
@@ -233,7 +233,7 @@ def _choose_kind(snippet: Snippet, policy: ExecutionPolicy, kinds: Mapping[str, 
     return next(of_profile, ENFORCED if policy.imports.mode is ImportMode.ENFORCE else OBSERVED)
 
 
-def _good_payload(kind: Kind) -> Mapping[str, Any]:
+def _build_valid_payload(kind: Kind) -> Mapping[str, Any]:
     good = next((sample.payload for sample in kind.samples if sample.verdict == "validated"), None)
     if good is None:
         raise RequestError("invalid", f"the kind {kind.name} has no sample to try it with", field="kind")

@@ -4,7 +4,7 @@ By default, only static stages are run, in the analysis workers and at the calle
 container, and only one document at a time is in memory. With `run`, each submission is submitted again
 instead, and the trial waits for its verdict. The trial neither loads nor enforces a policy.
 
-`check_static` runs the static stages of a new submission without recording anything, e.g. for an editor.
+`run_static_check` runs the static stages of a new submission without recording anything, e.g. for an editor.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from assayd.model.submission import Peer, Submission
 from assayd.policies import PolicySet, tighten_policy
 from assayd.store.jobs import DatabaseJobStore
 
-MOST_LARGE = 2
+MAX_LARGE = 2
 """Large submissions in memory for static checks, of all users: read, each takes many times its size."""
 
 
-class CheckTurns:
+class CheckConcurrencyLimiter:
     """Limits static checks to one per user, and to a few large submissions at a time, in users' turn."""
 
     def __init__(self) -> None:
         self._users: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        self._large = FairSemaphore(MOST_LARGE)
+        self._large = FairSemaphore(MAX_LARGE)
         self._numbers = count()
 
     @asynccontextmanager
@@ -64,9 +64,9 @@ class CheckTurns:
             yield
 
 
-MOST_TRIED = 2000
+MAX_TRIED = 2000
 """Attempts of one trial; the newest ones are taken."""
-MOST_S = 600.0
+MAX_S = 600.0
 """How long one trial may take; after that it ends with its result so far."""
 AT_ONCE = 4
 """Attempts that wait for analysis workers together; a user never occupies all workers."""
@@ -151,7 +151,7 @@ class PolicyTrialRunner:
     wait: Wait
     documents: Read
     busy: set[int] = field(default_factory=set)
-    turns: CheckTurns = field(default_factory=CheckTurns)
+    turns: CheckConcurrencyLimiter = field(default_factory=CheckConcurrencyLimiter)
 
     async def run(
         self, policy: ExecutionPolicy, query: AttemptQuery, peer: Peer, *, run: bool = False
@@ -160,10 +160,10 @@ class PolicyTrialRunner:
 
         Raises: RequestError ``policy.busy``.
         """
-        with self.limit_to_one(peer.uid):
+        with self.hold_review_slot(peer.uid):
             attempts = await self._select_attempts(query)
             trial = PolicyTrial(total=len(attempts))
-            due = asyncio.get_running_loop().time() + MOST_S
+            due = asyncio.get_running_loop().time() + MAX_S
             yield trial
             at_once = 1 if run else AT_ONCE
             for some in (attempts[at : at + at_once] for at in range(0, len(attempts), at_once)):
@@ -181,7 +181,7 @@ class PolicyTrialRunner:
             yield trial
 
     @contextmanager
-    def limit_to_one(self, uid: int) -> Iterator[None]:
+    def hold_review_slot(self, uid: int) -> Iterator[None]:
         """Hold the user's only slot for policy reviews. Raises: RequestError ``policy.busy``."""
         if uid in self.busy:
             message = "your other trial or suggestion is still running; wait for it or cancel it"
@@ -196,13 +196,13 @@ class PolicyTrialRunner:
         """Return the newest matching finished attempts whose verdicts depend on the submitted code."""
         found: list[Attempt] = []
         query = replace(query, state=State.FINISHED, limit=PAGE)
-        while len(found) < MOST_TRIED:
+        while len(found) < MAX_TRIED:
             page = await self.jobs.list(query)
             found += [one for one in page.attempts if one.verdict in _JUDGED and one.replay_of is None]
             if page.next_cursor is None:
                 break
             query = replace(query, cursor=page.next_cursor)
-        return found[:MOST_TRIED]
+        return found[:MAX_TRIED]
 
     async def _check_attempt(
         self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, uid: int
@@ -234,7 +234,7 @@ class PolicyTrialRunner:
         if passed and errors:
             trial.note(attempt, errors, would_fail=True)
         elif not passed and not ran and not errors:
-            trial.note(attempt, await self._report_errors(attempt, uid), would_fail=False)
+            trial.note(attempt, await self._load_error_findings(attempt, uid), would_fail=False)
         elif not passed and ran and not errors:
             trial.undecided += 1
 
@@ -243,7 +243,7 @@ class PolicyTrialRunner:
     ) -> bool:
         """Submit an attempt's code under the profile and compare verdicts; False if the quota is used up."""
         budget = self.admission.budget
-        rewrite = partial(_under_policy, policy.name)
+        rewrite = partial(_serialize_with_policy, policy.name)
 
         async def fetch() -> bytes:
             return await budget.parse(await self.jobs.document(attempt.id), peer.uid, rewrite)
@@ -262,7 +262,7 @@ class PolicyTrialRunner:
             trial.left_out += 1
         elif done.verdict is not attempt.verdict:
             failed = done.verdict is Verdict.FAILED
-            errors = await self._report_errors(done if failed else attempt, peer.uid)
+            errors = await self._load_error_findings(done if failed else attempt, peer.uid)
             trial.note(attempt, errors, would_fail=failed)
         return True
 
@@ -273,10 +273,10 @@ class PolicyTrialRunner:
         except AssaydError:
             return None
 
-    async def _report_errors(self, attempt: Attempt, uid: int) -> list[Finding]:
+    async def _load_error_findings(self, attempt: Attempt, uid: int) -> list[Finding]:
         """Return the errors of an attempt's report as findings."""
         report, _ = await self.documents(attempt)
-        found = await self.admission.budget.read_in_turn(report, uid, read_findings)
+        found = await self.admission.budget.parse_in_turn(report, uid, read_findings)
         return [finding for finding in found if finding.is_error]
 
 
@@ -288,7 +288,7 @@ def _apply_overrides(policy: ExecutionPolicy, submission: Submission) -> Executi
         return policy
 
 
-def _under_policy(policy: str, document: bytes) -> bytes:
+def _serialize_with_policy(policy: str, document: bytes) -> bytes:
     """Return the submission to validate a stored one again under another policy."""
     read = json.loads(document)
     kept = {name: read[name] for name in ("kind", "payload", "labels") if name in read}
@@ -312,7 +312,7 @@ def read_findings(report: bytes) -> list[Finding]:
     ]
 
 
-async def check_static(
+async def run_static_check(
     submission: Submission, trials: PolicyTrialRunner, *, uid: int
 ) -> tuple[StageReport, ...]:
     """Return the stages that an attempt would report, with run-time stages skipped; users take turns.

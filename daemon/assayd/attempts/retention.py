@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import structlog
 
-from assayd.attempts.acceptance import compute_excess, compute_excess_for_room
+from assayd.attempts.acceptance import compute_excess, compute_excess_for_space
 from assayd.errors import StoreError
 from assayd.model.attempt import SECOND_RUN, Attempt, compute_disk_bytes
 from assayd.model.records import SweepResult
@@ -31,8 +31,8 @@ from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
-SWEEP_EVERY_S = 300.0
-ROOM_LOOKED_AT_EVERY_S = 2.0
+SWEEP_INTERVAL_S = 300.0
+FREE_SPACE_CHECK_INTERVAL_S = 2.0
 AT_ONCE = 100
 """Attempts that are removed in one transaction."""
 
@@ -122,12 +122,14 @@ class Retention:
         due = 0.0
         while True:
             try:
-                if self.leads() and (self._clock.monotonic() >= due or await self._missing_space() > 0):
-                    due = self._clock.monotonic() + SWEEP_EVERY_S
+                if self.leads() and (
+                    self._clock.monotonic() >= due or await self._compute_missing_space() > 0
+                ):
+                    due = self._clock.monotonic() + SWEEP_INTERVAL_S
                     _log_removed(await self.sweep())
             except StoreError as trouble:
                 log.error("attempts.removal_failed", code=trouble.code)
-            await asyncio.sleep(ROOM_LOOKED_AT_EVERY_S)
+            await asyncio.sleep(FREE_SPACE_CHECK_INTERVAL_S)
 
     async def sweep(self, *, dry_run: bool = False) -> SweepResult:
         """Remove old or excess attempts, and replaced bundles; in a dry run, only count them."""
@@ -139,7 +141,9 @@ class Retention:
                         await self._remove(page)
                     swept = _add_removal(swept, page)
             if not dry_run:
-                await self._batches.delete_expired(self._oldest_kept(), unless=self._uploads.active)
+                await self._batches.delete_expired(
+                    self._compute_retention_cutoff(), unless=self._uploads.active
+                )
             doubles = await self._list_superseded_bundles()
             if not dry_run:
                 for location in doubles:
@@ -149,12 +153,14 @@ class Retention:
     async def _select_removals(self, *, stays: bool) -> AsyncGenerator[_Removal, None]:
         """Yield the attempts to remove; `stays` is True if they will still exist at the next query."""
         going: dict[str, Attempt] = {}
-        async for page in self._iter_pages(RemovalQuery(before=self._oldest_kept()), stays=stays):
+        async for page in self._iter_pages(
+            RemovalQuery(before=self._compute_retention_cutoff()), stays=stays
+        ):
             going |= {attempt.id: attempt for attempt in page}
             yield _Removal(attempts=page)
         held = _subtract_usage(await self._jobs.usage(), going.values() if stays else ())
         too_many = compute_excess({uid: usage.attempts for uid, usage in held.items()}, self._keep.attempts)
-        too_much = await self._bytes_to_release(held)
+        too_much = await self._compute_bytes_to_release(held)
         rows_gone = set(going)
         for uid in sorted(too_many.keys() | too_much.keys()):
             over = _Excess(attempts=too_many.get(uid, 0), bytes=too_much.get(uid, 0))
@@ -189,37 +195,39 @@ class Retention:
         if over.is_nothing(by_number=by_number):
             return
         async for found in self._iter_pages(wanted, stays=stays, unless=unless):
-            page = [_drop_bundle(attempt) if attempt.id in stripped else attempt for attempt in found]
-            sizes = await self._release_sizes(page, bundles_only=wanted.bundled)
+            page = [_without_bundle(attempt) if attempt.id in stripped else attempt for attempt in found]
+            sizes = await self._compute_release_sizes(page, bundles_only=wanted.bundled)
             if chosen := over.select_attempts(page, sizes, by_number=by_number):
                 unless.update(attempt.id for attempt in chosen)
                 yield chosen
             if over.is_nothing(by_number=by_number):
                 return
 
-    async def _release_sizes(self, page: Sequence[Attempt], *, bundles_only: bool) -> Mapping[str, int]:
+    async def _compute_release_sizes(
+        self, page: Sequence[Attempt], *, bundles_only: bool
+    ) -> Mapping[str, int]:
         """Return the bytes that removing each attempt releases, with its row or only its bundle."""
         bundles = {attempt.id: compute_disk_bytes(attempt.artifacts) for attempt in page}
         rows = {} if bundles_only else await self._jobs.estimate_row_bytes(list(bundles))
         return {attempt_id: size + rows.get(attempt_id, 0) for attempt_id, size in bundles.items()}
 
-    async def _bytes_to_release(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
+    async def _compute_bytes_to_release(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
         """Return the bytes of bundles that each user must release; include rows if space is short."""
         bundles = {uid: usage.disk_bytes for uid, usage in held.items()}
         over = compute_excess(bundles, self._keep.disk_bytes)
         freed = sum(over.values())
-        for_room = compute_excess_for_room(
+        for_room = compute_excess_for_space(
             {uid: usage.held_bytes for uid, usage in held.items()},
-            await self._missing_space() - freed,
+            await self._compute_missing_space() - freed,
             untouched=self._keep.min_free_bytes,
         )
         return {uid: max(over.get(uid, 0), for_room.get(uid, 0)) for uid in over.keys() | for_room.keys()}
 
-    async def _missing_space(self) -> int:
+    async def _compute_missing_space(self) -> int:
         """Return the bytes missing to twice the reserve; below the reserve itself, users are refused."""
         return 2 * self._keep.min_free_bytes - await self._artifacts.free_bytes()
 
-    def _oldest_kept(self) -> datetime:
+    def _compute_retention_cutoff(self) -> datetime:
         return self._clock.now() - timedelta(days=self._keep.days)
 
     async def _iter_pages(
@@ -256,7 +264,7 @@ class Retention:
         return found
 
 
-def _drop_bundle(attempt: Attempt) -> Attempt:
+def _without_bundle(attempt: Attempt) -> Attempt:
     """Return an attempt without the reference to its bundle."""
     return replace(attempt, bundle=None, artifacts=())
 
@@ -309,7 +317,7 @@ class UploadTracker:
                 del self._active[batch_id]
                 self._ended[batch_id] = self._clock.now()
 
-    def received_since(self, moment: datetime) -> frozenset[str]:
+    def get_received_since(self, moment: datetime) -> frozenset[str]:
         """Return the batches that received lines since `moment`, and forget all other batches."""
         self._ended = {batch: ended for batch, ended in self._ended.items() if ended >= moment}
         return self.active | self._ended.keys()

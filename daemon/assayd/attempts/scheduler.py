@@ -20,15 +20,22 @@ import structlog
 from assayd import memory
 from assayd.aio import Deadline, pause, task_group
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import WAITING_S, AttemptAbandoned, Emit, FinishedAttempt, Job, RunAttempt
+from assayd.attempts.execution import (
+    WAITING_S,
+    AttemptAbandonedError,
+    AttemptRunner,
+    Emit,
+    FinishedAttempt,
+    Job,
+)
 from assayd.attempts.telemetry import build_span_attributes, build_summary_line, count_attempt
 from assayd.byte_budget import ByteBudget
 from assayd.documents import read_accepted
-from assayd.documents.attempts import state_body
+from assayd.documents.attempts import build_state_body
 from assayd.errors import RequestError, StoreError
 from assayd.fair_queue import FairQueue, FairSemaphore, UserThrottle
 from assayd.kind import Kind
-from assayd.log import trace_log_fields
+from assayd.log import build_trace_log_fields
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
@@ -48,7 +55,7 @@ REMOVED_S = 1.0
 LARGE_AT_ONCE = 2
 LEFT = "attempt.left"
 """The error of a span whose attempt the next run of the daemon goes on with."""
-MOST_PER_FREE = 7
+MAX_PER_FREE = 7
 """Attempts that a user may have under way for each place that stays free."""
 ALONE_S = 300.0
 """If no other user has submitted anything for so long, a user may have all places."""
@@ -107,7 +114,7 @@ class Scheduler:
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         *,
-        execute: RunAttempt,
+        execute: AttemptRunner,
         jobs: DatabaseJobStore,
         clock: Clock,
         hub: EventHub,
@@ -157,7 +164,7 @@ class Scheduler:
     def set_max_active(self, active: int) -> None:
         """Set the maximum number of active attempts; already active attempts continue."""
         self._limits = replace(self._limits, active=active)
-        self._start_waiting()
+        self._start_waiting_attempts()
 
     def count_by_state(self) -> Counter[State]:
         """Return the number of attempts without a verdict, by state."""
@@ -209,7 +216,7 @@ class Scheduler:
         If `release_waiters` was already called, the attempt stays recorded, but callers can't wait for it.
         """
         attempt = order.attempt
-        self._note_submission(attempt.peer.uid)
+        self._record_submission(attempt.peer.uid)
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
         if not permitted:
             order = replace(order, document=None, submission=None, size=0)
@@ -219,16 +226,16 @@ class Scheduler:
         self._queue.put(*attempt.flow, attempt.id, order)
         self._hub.open(attempt.id, attempt.peer.uid, behind=order.events_behind)
         self._metrics.accepted.labels(attempt.kind).inc()
-        queued = {**state_body(State.QUEUED), "request_id": order.request_id}
+        queued = {**build_state_body(State.QUEUED), "request_id": order.request_id}
         self._hub.publish(attempt.id, 0, "state", queued)
-        self._start_waiting()
+        self._start_waiting_attempts()
         if self._released:
             self.release_waiters()
 
-    def _start_waiting(self) -> None:
+    def _start_waiting_attempts(self) -> None:
         """Start waiting attempts in turn while capacity is available."""
         while not self._stopping.is_set() and (order := self._pop_next()) is not None:
-            self._begin_attempt(order)
+            self._start_attempt_task(order)
         self._metrics.queue_depth.set(len(self._queue))
         self._metrics.queue_bytes.set(self.budget.held)
 
@@ -236,28 +243,30 @@ class Scheduler:
         """Remove and return the next attempt to start; users take turns.
 
         A user's first attempt needs one free slot. Each further attempt must leave one free slot for every
-        `MOST_PER_FREE` active attempts of the user, and at least one, unless the user is alone.
+        `MAX_PER_FREE` active attempts of the user, and at least one, unless the user is alone.
         """
         free = self._limits.active - len(self._active)
         if free <= 0:
             return None
-        most = MOST_PER_FREE * (free - 1)
-        full = {uid for uid, count in self._active_of.items() if count >= most and not self._is_alone(uid)}
+        most = MAX_PER_FREE * (free - 1)
+        full = {
+            uid for uid, count in self._active_of.items() if count >= most and not self._is_only_user(uid)
+        }
         return self._queue.pop_other_user(full)
 
-    def _note_submission(self, uid: int) -> None:
+    def _record_submission(self, uid: int) -> None:
         now = self._clock.monotonic()
         self._submitted.pop(uid, None)
         self._submitted[uid] = now
         while self._submitted[oldest := next(iter(self._submitted))] < now - ALONE_S:
             del self._submitted[oldest]
 
-    def _is_alone(self, uid: int) -> bool:
+    def _is_only_user(self, uid: int) -> bool:
         """Return whether no other user has submitted anything for `ALONE_S` seconds."""
         others = (at for user, at in reversed(self._submitted.items()) if user != uid)
         return next(others, -math.inf) < self._clock.monotonic() - ALONE_S
 
-    def _begin_attempt(self, order: QueuedAttempt) -> Job:
+    def _start_attempt_task(self, order: QueuedAttempt) -> Job:
         job = self._build_job(order)
         self._active[order.attempt.id] = job
         self._active_of[order.attempt.peer.uid] += 1
@@ -298,12 +307,12 @@ class Scheduler:
             attempt_id=attempt_id,
             kind=job.attempt.kind,
             policy=job.attempt.policy,
-            **trace_log_fields(job.span.context),
+            **build_trace_log_fields(job.span.context),
         ):
             try:
                 finished = await self._finish_attempt(job, order)
-            except AttemptAbandoned as left:
-                await self._withdraw_run(attempt_id, left.run_number)
+            except AttemptAbandonedError as left:
+                await self._delete_interrupted_run(attempt_id, left.run_number)
                 job.span.end(LEFT, attempt_id=attempt_id)
                 waiting.cancel()
             except Exception:
@@ -322,7 +331,7 @@ class Scheduler:
             del self._active_of[uid]
         self.release(uid, order.size)
         self._hub.close(attempt_id)
-        self._start_waiting()
+        self._start_waiting_attempts()
         if order.read_bytes > LARGE_BYTES:
             self._tasks.create_task(self._release_memory_later())
 
@@ -331,7 +340,7 @@ class Scheduler:
         await pause(REMOVED_S, unless=self._stopping)
         await asyncio.to_thread(memory.release_free_memory)
 
-    async def _withdraw_run(self, attempt_id: str, run_number: int | None) -> None:
+    async def _delete_interrupted_run(self, attempt_id: str, run_number: int | None) -> None:
         """Remove the record of a run that the daemon's stop interrupted, so that the run doesn't count.
 
         If the record can't be removed, the run counts, as after a crash.
@@ -381,7 +390,7 @@ class Scheduler:
             document = await self._jobs.document(order.attempt.id)
         kinds = {order.attempt.kind: order.validator}
         uid = order.attempt.peer.uid
-        job.read = await self.budget.read_in_turn(document, uid, partial(read_accepted, kinds=kinds))
+        job.read = await self.budget.parse_in_turn(document, uid, partial(read_accepted, kinds=kinds))
 
     def _log_summary(self, finished: FinishedAttempt) -> None:
         """Count a finished attempt, and log one line with everything that an operator needs."""
@@ -397,7 +406,7 @@ class Scheduler:
             job.cancel()
             return True
         if attempt_id in self._queue:
-            self._begin_attempt(self._queue.remove(attempt_id)).cancel()
+            self._start_attempt_task(self._queue.remove(attempt_id)).cancel()
             return True
         return False
 

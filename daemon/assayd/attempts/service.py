@@ -14,22 +14,22 @@ from types import MappingProxyType
 
 import structlog
 
-from assayd.attempts.acceptance import Acceptance
+from assayd.attempts.acceptance import AcceptanceGate
 from assayd.attempts.admission import Admission, AttemptOrigin, derive_limits
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import FinishedAttempt, Readiness, RemoteAttempts
 from assayd.attempts.health import (
     SelfTest,
-    helpers_row,
-    identity_row,
-    kinds_row,
-    policies_row,
-    static_misses_row,
+    build_helpers_row,
+    build_identity_row,
+    build_kinds_row,
+    build_policies_row,
+    build_static_misses_row,
 )
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
-from assayd.documents import read_event_id, replay_diff
+from assayd.documents import parse_event_id, replay_diff
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.kind import Kind
 from assayd.kinds.registry import find_missing_packages
@@ -49,7 +49,7 @@ from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import PolicySet, describe_policy
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
-from assayd.ports.service import missing_chain_packages
+from assayd.ports.service import find_missing_chain_packages
 from assayd.store.jobs import DatabaseJobStore
 from assayd.tomlfile import FileError, Problem
 
@@ -114,7 +114,7 @@ class DaemonService:
         kinds: Mapping[str, Kind],
         clock: Clock,
         admission: Admission,
-        acceptance: Acceptance,
+        acceptance: AcceptanceGate,
         scheduler: Scheduler,
         hub: EventHub,
         readiness: Readiness,
@@ -209,7 +209,7 @@ class DaemonService:
 
         Raises: RequestError ``not_found``.
         """
-        elsewhere = self._remote_source(attempt_id)
+        elsewhere = self._find_remote_attempts(attempt_id)
         if elsewhere is not None:
             await elsewhere.ended(attempt_id, timeout_s)
         finished = await self._scheduler.wait(attempt_id, timeout_s)
@@ -221,7 +221,7 @@ class DaemonService:
             raise RequestError("not_found", f"attempt {attempt_id} doesn't exist")
         return attempt
 
-    def _remote_source(self, attempt_id: str) -> RemoteAttempts | None:
+    def _find_remote_attempts(self, attempt_id: str) -> RemoteAttempts | None:
         """Return the process to which requests about an attempt that runs elsewhere must be sent."""
         return None if self._scheduler.is_active(attempt_id) else self._others
 
@@ -258,7 +258,7 @@ class DaemonService:
 
     async def cancel(self, attempt_id: str) -> None:
         """Cancel an attempt. Raises: RequestError ``attempt.finished``."""
-        elsewhere = self._remote_source(attempt_id)
+        elsewhere = self._find_remote_attempts(attempt_id)
         here = self._scheduler.cancel(attempt_id)
         if not here and (elsewhere is None or not await elsewhere.cancel(attempt_id)):
             raise RequestError("attempt.finished", "the attempt has finished already")
@@ -284,7 +284,7 @@ class DaemonService:
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
         """Yield one file of the bundle in pieces."""
-        return self._artifacts.read_pieces(_require_bundle(attempt), name)
+        return self._artifacts.read_chunks(_require_bundle(attempt), name)
 
     def bundle_path(self, attempt: Attempt) -> str | None:
         """Return the folder of an attempt's bundle on this host; None if the attempt has no bundle."""
@@ -299,8 +299,8 @@ class DaemonService:
         self, attempt_id: str, *, after: str | None = None
     ) -> AsyncGenerator[AttemptEvent, None]:
         """Yield an attempt's events after the event with this id, until the event ``finished``."""
-        _, position = read_event_id(after) if after else (0, 0)
-        elsewhere = None if self._hub.holds_events(attempt_id) else self._remote_source(attempt_id)
+        _, position = parse_event_id(after) if after else (0, 0)
+        elsewhere = None if self._hub.holds_events(attempt_id) else self._find_remote_attempts(attempt_id)
         attempt = await self._jobs.get(attempt_id) if elsewhere is not None else None
         if elsewhere is not None and attempt is not None and attempt.state is not State.FINISHED:
             await elsewhere.publish_events(attempt)
@@ -363,11 +363,11 @@ class DaemonService:
         """Examine engine, images, isolation, limits and permissions."""
         rows = [*await self._examine_engine(), *await self._acceptance.rows()]
         rows += [
-            identity_row(self._copied_from, self._facts.state_dir),
-            policies_row(self._policies.reload_problem),
-            kinds_row({**find_missing_packages(), **missing_chain_packages()}, self._left_out),
-            helpers_row(self._missing_helpers()),
-            static_misses_row(self._scheduler.static_misses),
+            build_identity_row(self._copied_from, self._facts.state_dir),
+            build_policies_row(self._policies.reload_problem),
+            build_kinds_row({**find_missing_packages(), **find_missing_chain_packages()}, self._left_out),
+            build_helpers_row(self._find_missing_helpers()),
+            build_static_misses_row(self._scheduler.static_misses),
             *await self._examine_webhooks(),
         ]
         selftest = self._selftest
@@ -381,7 +381,7 @@ class DaemonService:
             rows.extend(await asyncio.gather(isolation, *kinds))
         return rows
 
-    def _missing_helpers(self) -> dict[str, str]:
+    def _find_missing_helpers(self) -> dict[str, str]:
         """Return the kinds' optional programs that aren't installed on this host."""
         helpers = {name: text for kind in self.kinds.values() for name, text in kind.helpers.items()}
         return {name: text for name, text in helpers.items() if shutil.which(name) is None}
@@ -391,7 +391,7 @@ class DaemonService:
             async with asyncio.timeout(ENGINE_ANSWERS_S):
                 return await self._readiness.run_health_checks()
         except TimeoutError:
-            return (_overdue_check_row("engine", ENGINE_ANSWERS_S, HealthStatus.FAIL),)
+            return (_build_overdue_check_row("engine", ENGINE_ANSWERS_S, HealthStatus.FAIL),)
 
     async def _time_check(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
         """Return a health check's row with its duration; cancel the check after `EXAMINED_S` seconds."""
@@ -400,7 +400,9 @@ class DaemonService:
             async with asyncio.timeout(EXAMINED_S):
                 row = await examining
         except TimeoutError:
-            row = _overdue_check_row(check, EXAMINED_S, HealthStatus.WARN)  # a busy machine isn't a defect
+            row = _build_overdue_check_row(
+                check, EXAMINED_S, HealthStatus.WARN
+            )  # a busy machine isn't a defect
         return replace(row, took_s=self._clock.monotonic() - began)
 
     async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
@@ -432,7 +434,7 @@ class DaemonService:
         return [f"{sample.name}: {sentence}" for sentence in said]
 
 
-def _overdue_check_row(check: str, most_s: float, status: HealthStatus) -> HealthRow:
+def _build_overdue_check_row(check: str, most_s: float, status: HealthStatus) -> HealthRow:
     detail = f"no answer within {most_s:g} s"
     remedy = "the machine or the engine is slow: check the load, and run it again"
     return HealthRow(check=check, status=status, detail=detail, remedy=remedy)

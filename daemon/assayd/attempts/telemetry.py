@@ -162,14 +162,14 @@ def count_attempt(metrics: Metrics, finished: FinishedAttempt) -> None:
         get_labelled_series(metrics.stage_duration, kind, stage).observe(took_s)
 
 
-def bind_disk_gauges(metrics: Metrics, state_dir: Path) -> None:
+def register_disk_gauges(metrics: Metrics, state_dir: Path) -> None:
     """Make the disk gauges read the disk's current state at each scrape."""
     metrics.disk_free.set_function(lambda: shutil.disk_usage(state_dir).free)
     metrics.disk_size.set_function(lambda: shutil.disk_usage(state_dir).total)
-    metrics.database_bytes.set_function(lambda: sum(map(_file_size, state_dir.glob("assayd.db*"))))
+    metrics.database_bytes.set_function(lambda: sum(map(_get_file_size, state_dir.glob("assayd.db*"))))
 
 
-def _file_size(path: Path) -> int:
+def _get_file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:  # SQLite creates and deletes the write-ahead log
@@ -178,7 +178,7 @@ def _file_size(path: Path) -> int:
 
 log = structlog.get_logger()
 
-COUNTED_EVERY_S = 30.0
+GAUGE_UPDATE_INTERVAL_S = 30.0
 
 
 async def update_gauges_periodically(
@@ -190,7 +190,7 @@ async def update_gauges_periodically(
             await count(metrics, jobs, batches, outbox)
         except StoreError as trouble:
             log.error("backlog.not_counted", code=trouble.code)
-        await asyncio.sleep(COUNTED_EVERY_S)
+        await asyncio.sleep(GAUGE_UPDATE_INTERVAL_S)
 
 
 async def count(

@@ -13,12 +13,12 @@ from typing import NoReturn
 
 import structlog
 
-from assayd.aio import Signal, pause, task_group
+from assayd.aio import BroadcastEvent, pause, task_group
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.retention import UploadTracker
 from assayd.attempts.scheduler import Scheduler
 from assayd.batches.receiving import ImageDigest, LineCaps, LineReceiver
-from assayd.documents import attempt_body, serialize_compact
+from assayd.documents import serialize_attempt, serialize_compact
 from assayd.documents.batches import ItemDocument
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.kind import Kind
@@ -36,7 +36,7 @@ from assayd.model.batch import (
 from assayd.model.submission import Peer
 from assayd.ports.artifacts import Attester
 from assayd.ports.clock import Clock, IdSource
-from assayd.ports.driving import ALONE, DrivenWork, Leads, WorkAssignment, is_always_leader
+from assayd.ports.driving import ALONE, Leads, WorkAssignment, WorkKind, is_always_leader
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
@@ -46,7 +46,7 @@ RETRY_S = 1.0
 """Pause before a retry of a line that can't be accepted now."""
 PUBLISHED_EVERY_S = 1.0
 """Progress is published no more often than this, except the end."""
-SILENT_LOOKED_FOR_EVERY_S = 60.0
+STALLED_UPLOAD_CHECK_INTERVAL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ class DaemonBatches:
 
     async def _ensure_feeder(self, batch: Batch) -> None:
         """Feed a batch if this process drives it; otherwise, notify the process that does."""
-        if await self._driving.claim(DrivenWork.BATCH, batch.id):
+        if await self._driving.claim(WorkKind.BATCH, batch.id):
             self._start_feeder(batch)
 
     async def check_batch(self, batch_id: str) -> None:
@@ -287,12 +287,12 @@ class DaemonBatches:
                     await self.expire_uploads()
             except StoreError as trouble:
                 log.error("batches.not_looked_through", code=trouble.code)
-            await asyncio.sleep(SILENT_LOOKED_FOR_EVERY_S)
+            await asyncio.sleep(STALLED_UPLOAD_CHECK_INTERVAL_S)
 
     async def expire_uploads(self) -> None:
         """Mark batches without recent uploads as complete; these batches still accept lines."""
         moment = self._clock.now() - self._limits.silent_upload
-        heard = self._uploads.received_since(moment)
+        heard = self._uploads.get_received_since(moment)
         for batch in await self._store.silent(moment):
             if batch.id not in heard:
                 await self._mark_complete(batch)
@@ -325,7 +325,7 @@ class DaemonBatches:
 
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
         """Yield every item with its attempt and report as a line of JSON, in line order."""
-        return iterate_results(batch_id, self._store, self._jobs, self._documents)
+        return iter_result_lines(batch_id, self._store, self._jobs, self._documents)
 
     async def attestation(self, batch: Batch) -> bytes:
         """Return the signed statement of a finished batch with all its items.
@@ -362,13 +362,13 @@ class DaemonBatches:
             await changed.wait()
             await pause(self._limits.published_every_s, unless=feeder.over)
 
-    async def run_errors_again(self, batch: Batch) -> None:
+    async def retry_errors(self, batch: Batch) -> None:
         """Run the items with the verdict `error` again as new attempts; malformed lines stay unchanged.
 
         Raises: RequestError ``not_ready`` (retryable), ``batch.cancelled``, ``batch.removed``.
         """
         self._admission.require_ready()
-        count = await self._store.run_errors_again(batch.id, self._ids.new)
+        count = await self._store.retry_errors(batch.id, self._ids.new)
         log.info("batch.errors_run_again", batch_id=batch.id, name=batch.name, attempts=count)
         if count:
             await self._ensure_feeder(replace(batch, finished_at=None))
@@ -385,7 +385,7 @@ class DaemonBatches:
         if feeder is not None:
             feeder.cancel()
         else:
-            await self._driving.claim(DrivenWork.BATCH, batch.id)
+            await self._driving.claim(WorkKind.BATCH, batch.id)
 
 
 AT_ONCE = 32
@@ -394,7 +394,7 @@ AT_ONCE = 32
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
-async def iterate_results(
+async def iter_result_lines(
     batch_id: str, store: DatabaseBatchStore, jobs: DatabaseJobStore, documents: ReadDocuments
 ) -> AsyncGenerator[bytes, None]:
     """Yield one line of JSON per item, with its attempt and report.
@@ -424,12 +424,12 @@ async def _render_attempt(attempt: Attempt | None, documents: ReadDocuments) -> 
     if attempt is None:
         return b"null"
     if attempt.state is not State.FINISHED:
-        return attempt_body(attempt)
+        return serialize_attempt(attempt)
     try:
         report, execution = await documents(attempt)
     except StoreError:  # its bundle was removed or is damaged: the recorded verdict is used
-        return attempt_body(attempt)
-    return attempt_body(attempt, report=report, execution=execution)
+        return serialize_attempt(attempt)
+    return serialize_attempt(attempt, report=report, execution=execution)
 
 
 READ_AHEAD = 64
@@ -450,7 +450,7 @@ class BatchFeeder:
         retry_s: float,
     ) -> None:
         self.batch = batch
-        self.changed = Signal()
+        self.changed = BroadcastEvent()
         self._store = store
         self._admission = admission
         self._scheduler = scheduler

@@ -118,7 +118,7 @@ class LineReceiver:
             return BatchLine(number=number, input_digest=known, error=failure)
         # A webhook message is about a single attempt.
         alone = not self._batch.dedupe or submission.webhook is not None
-        run_key = None if alone else await self._run_key(submission, policy)
+        run_key = None if alone else await self._build_run_key(submission, policy)
         return BatchLine(
             number=number,
             input_digest=submission.input_digest,
@@ -133,15 +133,15 @@ class LineReceiver:
             if parent is None or not self._sees(parent):
                 raise RequestError("invalid", "parent_id: the attempt doesn't exist", field="parent_id")
 
-    async def _run_key(self, submission: Submission, policy: ExecutionPolicy) -> str:
+    async def _build_run_key(self, submission: Submission, policy: ExecutionPolicy) -> str:
         """Return the key under which lines share an attempt, derived from input, policy and image."""
         image = self._kinds[submission.kind].image_of(policy)
         if image not in self._images:
-            self._images[image] = await self._image_key(image)
+            self._images[image] = await self._build_image_key(image)
         parts = (submission.input_digest, policy.digest, self._images[image])
         return digest(b"\n".join(part.encode() for part in parts))
 
-    async def _image_key(self, name: str) -> str:
+    async def _build_image_key(self, name: str) -> str:
         try:
             return await self._image_digest(name)
         except AssaydError:  # the engine is unavailable: compare only the lines of this request

@@ -5,30 +5,41 @@ milliseconds. Each document is a pydantic model, which writes the JSON, describe
 and provides types to the client.
 """
 
-from assayd.documents.attempts import attempt_body, attempt_document, event_document, event_id, read_event_id
+from assayd.documents.attempts import (
+    build_attempt_document,
+    build_event_document,
+    format_event_id,
+    parse_event_id,
+    serialize_attempt,
+)
 from assayd.documents.base import (
     BaseDocument,
+    build_error_document,
     canonical,
     digest,
-    error_document,
     format_optional_time,
     parse_json,
     read_bytes,
-    refuse_many_values,
+    reject_excess_values,
     serialize_compact,
     to_plain,
 )
-from assayd.documents.batches import batch_document, progress_document
-from assayd.documents.execution import execution_document, join_output, replay_diff, submission_diff
-from assayd.documents.reports import junit, limits_document, report_document
+from assayd.documents.batches import build_batch_document, build_progress_document
+from assayd.documents.execution import (
+    build_execution_document,
+    build_submission_diff,
+    join_output,
+    replay_diff,
+)
+from assayd.documents.reports import build_limits_document, build_report_document, junit
 from assayd.documents.submission import (
     LARGE_DOCUMENT_BYTES,
     MAX_SOURCE_BYTES,
     PayloadCaps,
     SubmissionBody,
+    add_payload_fields,
     read_accepted,
     read_submission,
-    with_fields,
 )
 
 __all__ = [
@@ -37,30 +48,30 @@ __all__ = [
     "BaseDocument",
     "PayloadCaps",
     "SubmissionBody",
-    "attempt_body",
-    "attempt_document",
-    "batch_document",
+    "serialize_attempt",
+    "build_attempt_document",
+    "build_batch_document",
     "canonical",
     "serialize_compact",
     "digest",
-    "error_document",
-    "event_document",
-    "event_id",
-    "execution_document",
+    "build_error_document",
+    "build_event_document",
+    "format_event_id",
+    "build_execution_document",
     "join_output",
     "junit",
-    "limits_document",
+    "build_limits_document",
     "to_plain",
-    "progress_document",
+    "build_progress_document",
     "read_accepted",
     "read_bytes",
-    "read_event_id",
+    "parse_event_id",
     "parse_json",
     "read_submission",
-    "refuse_many_values",
-    "with_fields",
+    "reject_excess_values",
+    "add_payload_fields",
     "replay_diff",
-    "report_document",
-    "submission_diff",
+    "build_report_document",
+    "build_submission_diff",
     "format_optional_time",
 ]

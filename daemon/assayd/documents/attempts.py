@@ -13,8 +13,8 @@ from assayd.documents.base import (
     Timestamp,
     format_time,
     serialize_compact,
+    serialize_with_raw_members,
     to_milliseconds,
-    with_texts,
 )
 from assayd.documents.execution import ExecutionDocument, ReplayDiffDocument
 from assayd.documents.reports import ReportDocument
@@ -103,7 +103,7 @@ class ArtifactListDocument(BaseDocument):
     artifacts: list[Artifact] = Field(description="The files.")
 
 
-def attempt_document(
+def build_attempt_document(
     attempt: Attempt,
     *,
     report: ReportDocument | None = None,
@@ -139,7 +139,7 @@ def attempt_document(
     )
 
 
-def attempt_body(
+def serialize_attempt(
     attempt: Attempt,
     *,
     report: bytes = b"null",
@@ -152,7 +152,7 @@ def attempt_body(
     The embedded documents are passed as JSON text, because they may be large.
     """
     written = {"report": report, "execution": execution, "replay_diff": serialize_compact(replay_diff)}
-    return with_texts(attempt_document(attempt, bundle_path=bundle_path), written)
+    return serialize_with_raw_members(build_attempt_document(attempt, bundle_path=bundle_path), written)
 
 
 class SummaryBucketDocument(BaseDocument):
@@ -188,7 +188,7 @@ class SummaryDocument(BaseDocument):
     slowest: list[SlowestDocument] = Field(description="The ten slowest attempts.")
 
 
-def summary_document(summary: Summary, bucket_s: int) -> SummaryDocument:
+def build_summary_document(summary: Summary, bucket_s: int) -> SummaryDocument:
     """Return the document of a summary."""
     totals: dict[str, Counter[str]] = {name: Counter() for name in ("verdict", "cause", "kind")}
     spans: dict[str, Counter[str]] = defaultdict(Counter)
@@ -238,21 +238,21 @@ class EventDocument(BaseDocument):
     body: dict[str, Any] = Field(description="Details; their keys depend on the kind.")
 
 
-def event_document(event: AttemptEvent, place: str | None = None) -> EventDocument:
+def build_event_document(event: AttemptEvent, place: str | None = None) -> EventDocument:
     """Return the document of an event; in a stream of several attempts, `place` is its id."""
-    return EventDocument.from_value(event, id=place or event_id(event))
+    return EventDocument.from_value(event, id=place or format_event_id(event))
 
 
-def event_id(event: AttemptEvent) -> str:
+def format_event_id(event: AttemptEvent) -> str:
     """Return an event's id, which a stream sends and a client returns in `Last-Event-ID`."""
     return f"{event.run_number}.{event.seq}"
 
 
-def read_event_id(text: str) -> tuple[int, int]:
+def parse_event_id(text: str) -> tuple[int, int]:
     """Parse an event id into its run number and sequence number.
 
     Raises:
-        RequestError: ``invalid``, if `event_id` can't have produced the text.
+        RequestError: ``invalid``, if `format_event_id` can't have produced the text.
     """
     run, dot, seq = text.partition(".")
     if not (dot and all(n.isascii() and n.isdigit() and len(n) <= _EVENT_ID_DIGITS for n in (run, seq))):
@@ -260,12 +260,12 @@ def read_event_id(text: str) -> tuple[int, int]:
     return int(run), int(seq)
 
 
-def state_body(state: State) -> dict[str, object]:
+def build_state_body(state: State) -> dict[str, object]:
     """Return the event body for a change of state."""
     return {"state": state.value}
 
 
-def stage_body(stage: StageReport) -> dict[str, object]:
+def build_stage_body(stage: StageReport) -> dict[str, object]:
     """Return the event body for the end of a stage."""
     return {
         "name": stage.name,
@@ -275,7 +275,9 @@ def stage_body(stage: StageReport) -> dict[str, object]:
     }
 
 
-def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: float = 0.0) -> dict[str, object]:
+def build_unit_body(
+    units: tuple[Unit, ...], index: int, status: str, duration_s: float = 0.0
+) -> dict[str, object]:
     """Return the event body for the start of a unit, or for its end with the cause."""
     return {
         "name": units[index].name,
@@ -286,11 +288,11 @@ def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: floa
     }
 
 
-def output_body(unit: Unit, data: bytes) -> dict[str, object]:
+def build_output_body(unit: Unit, data: bytes) -> dict[str, object]:
     """Return the event body for a piece of output."""
     return {"unit": unit.name, "text": data.decode("utf-8", "replace")}
 
 
-def finished_body(attempt: Attempt) -> dict[str, object]:
+def build_finished_body(attempt: Attempt) -> dict[str, object]:
     """Return the event body for the verdict."""
     return {"verdict": attempt.verdict.value if attempt.verdict else None, "cause": attempt.cause}

@@ -7,7 +7,7 @@ The daemon builds documents with `from_value`, without validation, because its v
 because guest text in them may contain lone surrogates, which pydantic rejects. Clients validate the
 documents that they read.
 
-`refuse_many_errors` rejects requests with very many validation errors before pydantic reads them. pydantic
+`reject_excess_errors` rejects requests with very many validation errors before pydantic reads them. pydantic
 collects all errors, each of which costs a few microseconds and a kilobyte, and blocks the event loop until
 it has finished. A few megabytes of unknown fields would therefore block the daemon for seconds.
 """
@@ -60,7 +60,7 @@ _TEXT_CHARS = 2**18
 
 
 @cache
-def _member_reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
+def _build_member_reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
     """Return a function that reads the members of a document class; None for other classes."""
     if issubclass(kind, BaseModel):
         return vars
@@ -71,14 +71,14 @@ def _member_reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
     return lambda value: dict(zip(names, values(value), strict=True))
 
 
-def document_members(value: Any) -> dict[str, object] | None:
+def get_document_members(value: Any) -> dict[str, object] | None:
     """Return the members of a document by name; None if the value isn't a document."""
-    read = _member_reader(type(value))  # type: ignore[arg-type]  # every class is hashable
+    read = _build_member_reader(type(value))  # type: ignore[arg-type]  # every class is hashable
     return None if read is None else read(value)
 
 
 def _require_members(document: object) -> dict[str, object]:
-    members = document_members(document)
+    members = get_document_members(document)
     if members is None:
         raise TypeError(f"{type(document).__name__} isn't JSON")
     return members
@@ -102,7 +102,7 @@ def parse_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
     try:
         return parse_strictly(text, replace(_LIMITS, values=most_values))
     except JsonError as error:
-        raise _refused(error) from error
+        raise _to_request_error(error) from error
 
 
 def read_bytes(text: bytes) -> int:
@@ -126,7 +126,7 @@ def serialize_compact(value: object) -> bytes:
     return _COMPACT.encode(value).encode("utf-8", "replace")
 
 
-def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
+def serialize_with_raw_members(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
     """Serialize a document like `compact`; some of its members are given as JSON text."""
     parts: list[bytes] = []
     others: dict[str, object] = {}
@@ -144,7 +144,7 @@ def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
 
 def _write(value: object, to: BytesIO) -> None:
     """Serialize JSON in canonical form; write large parts piece by piece."""
-    if (members := document_members(value)) is not None:
+    if (members := get_document_members(value)) is not None:
         value = members
     if _estimate_size(value) < _PIECE:
         to.write(_encode(value))
@@ -212,7 +212,7 @@ def _estimate_size(value: object) -> int:
             weight += len(each)
             if weight < _PIECE and not _SCALARS.issuperset(map(type, each)):
                 waiting.extend(each)
-        elif (members := document_members(each)) is not None:
+        elif (members := get_document_members(each)) is not None:
             waiting.append(members)
         if weight >= _PIECE:
             break
@@ -224,29 +224,29 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def refuse_many_values(text: bytes, *, most_values: int = MAX_VALUES) -> None:
+def reject_excess_values(text: bytes, *, most_values: int = MAX_VALUES) -> None:
     """Reject JSON with too many values before memory is allocated. Raises: RequestError ``too_large``."""
     try:
         reject_large(text, replace(_LIMITS, values=most_values))
     except JsonTooLargeError as error:
-        raise _refused(error) from error
+        raise _to_request_error(error) from error
 
 
-def _refused(error: JsonError) -> RequestError:
+def _to_request_error(error: JsonError) -> RequestError:
     code = "too_large" if isinstance(error, JsonTooLargeError) else "malformed"
     return RequestError(code, str(error), field=error.field)
 
 
 MOST = 100
 """Errors up to which pydantic validates the value and reports them in detail."""
-MOST_PLACE_CHARS = 200
+MAX_PLACE_CHARS = 200
 """Characters of a wrong key that a response repeats: callers choose keys, which may be megabytes long."""
 _PLAIN = (str, int, float, bool)
 
 
 def error_path(parts: Sequence[object]) -> str:
     """Return the dotted path of an error in a document; shorten a long path."""
-    return ".".join(str(part)[:MOST_PLACE_CHARS] for part in parts)[:MOST_PLACE_CHARS]
+    return ".".join(str(part)[:MAX_PLACE_CHARS] for part in parts)[:MAX_PLACE_CHARS]
 
 
 def message_of(fault: Mapping[str, Any]) -> str:
@@ -254,41 +254,41 @@ def message_of(fault: Mapping[str, Any]) -> str:
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
-def refuse_many_errors(model: type[BaseModel], value: object, within: str = "") -> None:
+def reject_excess_errors(model: type[BaseModel], value: object, within: str = "") -> None:
     """Check that a value has at most `MOST` errors against a model; pydantic then reports these errors.
 
     Raises: RequestError ``invalid``, with the first error, if there are more.
     """
-    found = list(islice(_error_paths(model, value), MOST + 1))
+    found = list(islice(_iter_error_paths(model, value), MOST + 1))
     if len(found) > MOST:
-        field = f"{within}{found[0]}"[:MOST_PLACE_CHARS]
+        field = f"{within}{found[0]}"[:MAX_PLACE_CHARS]
         message = f"more than {MOST} fields are unknown or have the wrong type, e.g. {field}"
         raise RequestError("invalid", message, field=field)
 
 
-def _error_paths(kind: Any, value: object) -> Iterator[str]:
+def _iter_error_paths(kind: Any, value: object) -> Iterator[str]:
     """Yield the paths of unknown fields and of scalars whose type differs from the annotation."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     parts = get_args(kind)
     if get_origin(kind) in (Union, UnionType):
-        yield from _union_error_paths([part for part in parts if part is not NoneType], value)
+        yield from _iter_union_error_paths([part for part in parts if part is not NoneType], value)
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
-        yield from _model_error_paths(kind, value)
+        yield from _iter_model_error_paths(kind, value)
     elif kind in _PLAIN:
         if not isinstance(value, str if kind is str else _PLAIN):
             yield ""
     elif isinstance(value, dict):
         inner = parts[1] if _is_subclass(kind, Mapping) and len(parts) == 2 else None
         for name, member in value.items() if inner is not None else ():
-            yield from (f"{name}.{place}" for place in _error_paths(inner, member))
+            yield from (f"{name}.{place}" for place in _iter_error_paths(inner, member))
     elif isinstance(value, list):
         inner = parts[0] if _is_subclass(kind, Sequence) and parts else None
         for number, member in enumerate(value) if inner is not None else ():
-            yield from (f"{number}.{place}" for place in _error_paths(inner, member))
+            yield from (f"{number}.{place}" for place in _iter_error_paths(inner, member))
 
 
-def _model_error_paths(model: type[BaseModel], value: object) -> Iterator[str]:
+def _iter_model_error_paths(model: type[BaseModel], value: object) -> Iterator[str]:
     if not isinstance(value, dict):
         yield ""
         return
@@ -297,10 +297,10 @@ def _model_error_paths(model: type[BaseModel], value: object) -> Iterator[str]:
         if name not in fields:
             yield str(name)
         else:
-            yield from (f"{name}.{place}" for place in _error_paths(fields[name], member))
+            yield from (f"{name}.{place}" for place in _iter_error_paths(fields[name], member))
 
 
-def _union_error_paths(kinds: Sequence[Any], value: object) -> Iterator[str]:
+def _iter_union_error_paths(kinds: Sequence[Any], value: object) -> Iterator[str]:
     """Yield the error paths of a value against a union, if the value matches none of its types.
 
     pydantic would report the errors against every type of the union.
@@ -308,9 +308,9 @@ def _union_error_paths(kinds: Sequence[Any], value: object) -> Iterator[str]:
     if value is None:
         return
     if len(kinds) == 1:
-        yield from _error_paths(kinds[0], value)
+        yield from _iter_error_paths(kinds[0], value)
         return
-    fits = [list(islice(_error_paths(kind, value), MOST + 1)) for kind in kinds]
+    fits = [list(islice(_iter_error_paths(kind, value), MOST + 1)) for kind in kinds]
     if all(fits):
         yield from max(fits, key=len, default=[])
 
@@ -362,7 +362,7 @@ def to_milliseconds(seconds: float) -> float:
 
 def to_plain(value: Any) -> Any:  # Any, because a type for JSON isn't narrower
     """Return a document as dictionaries and lists; return other values unchanged."""
-    if (members := document_members(value)) is not None:
+    if (members := get_document_members(value)) is not None:
         return {name: to_plain(part) for name, part in members.items()}
     return [to_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
@@ -382,6 +382,6 @@ class ErrorDocument(BaseDocument):
     error: ErrorDetail = Field(description="Why.")
 
 
-def error_document(error: AssaydError) -> ErrorDocument:
+def build_error_document(error: AssaydError) -> ErrorDocument:
     """Return the response body that describes an error."""
     return ErrorDocument.model_construct(error=ErrorDetail.from_value(error))

@@ -87,7 +87,7 @@ class BatchEventDocument(BaseDocument):
     body: dict[str, Any] = Field(description="The batch's state, and its counts.")
 
 
-def batch_document(progress: BatchProgress, received: ReceivedLines | None = None) -> BatchDocument:
+def build_batch_document(progress: BatchProgress, received: ReceivedLines | None = None) -> BatchDocument:
     """Return the document of a batch; `received` is the number of lines in this request."""
     return BatchDocument.from_value(
         progress.batch,
@@ -96,7 +96,7 @@ def batch_document(progress: BatchProgress, received: ReceivedLines | None = Non
     )
 
 
-def progress_document(progress: BatchProgress) -> BatchEventDocument:
+def build_progress_document(progress: BatchProgress) -> BatchEventDocument:
     """Return the document of a batch's progress event."""
     counts = CountsDocument.from_value(progress.tally, running=progress.running)
     return BatchEventDocument.model_construct(

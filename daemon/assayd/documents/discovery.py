@@ -68,7 +68,7 @@ class PolicyCheckDocument(BaseDocument):
     policy: dict[str, Any] | None = Field(description="Its effective values; null with problems.")
 
 
-def kind_document(validator: Kind, shown: KindCommandLine, writers: Sequence[str]) -> KindDocument:
+def build_kind_document(validator: Kind, shown: KindCommandLine, writers: Sequence[str]) -> KindDocument:
     """Return the document of a kind. `shown` is the kind's description for the command line.
 
     `writers` contains the configured providers that can write code.
@@ -137,7 +137,7 @@ class GarbageDocument(BaseDocument):
     disk_bytes: int = Field(description="Disk space of these attempts.")
 
 
-def examination_document(rows: Sequence[HealthRow]) -> ExaminationDocument:
+def build_examination_document(rows: Sequence[HealthRow]) -> ExaminationDocument:
     """Return the document of health checks."""
     return ExaminationDocument.model_construct(
         checks=[CheckDocument.from_value(row, took_ms=round(row.took_s * 1000, 3)) for row in rows], age_ms=0

@@ -13,8 +13,8 @@ from assayd.documents.base import BaseDocument, serialize_compact, to_millisecon
 from assayd.documents.reports import (
     MAX_LISTED,
     ImportViolationDocument,
-    iterate_runtime_violations,
-    limits_document,
+    build_limits_document,
+    iter_runtime_violations,
 )
 from assayd.model.attempt import Attempt
 from assayd.model.policy import NetworkPolicy
@@ -123,12 +123,14 @@ def join_output(streams: Sequence[CapturedOutput], *, kept_bytes: int) -> Joined
     )
 
 
-def execution_document(result: RunResult, *, limits: Limits, network: NetworkPolicy) -> ExecutionDocument:
+def build_execution_document(
+    result: RunResult, *, limits: Limits, network: NetworkPolicy
+) -> ExecutionDocument:
     """Return the execution record of an attempt."""
     stdout = join_output([unit.stdout for unit in result.units], kept_bytes=limits.output_kept_bytes)
     stderr = join_output([unit.stderr for unit in result.units], kept_bytes=limits.output_kept_bytes)
     exit_code, signal_name = result.exit
-    imports = _distinct_events(result.units, kind="import")
+    imports = _list_distinct_events(result.units, kind="import")
     return ExecutionDocument.model_construct(
         cause=result.outcome.cause,
         cause_evidence=dict(result.outcome.evidence),
@@ -144,16 +146,16 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
         execution_time_ms=to_milliseconds(result.wall_s),
         cpu_ms=to_milliseconds(sum(unit.usage.cpu_s for unit in result.units)),
         peak_memory_bytes=result.peak_memory_bytes,
-        resource_usage={**limits_document(limits, network), **_total_usage(result.units)},
+        resource_usage={**build_limits_document(limits, network), **_sum_resource_usage(result.units)},
         imports=[ImportDocument.from_value(event, module=event.detail) for event in imports][:MAX_LISTED],
-        import_violations=list(iterate_runtime_violations(imports))[:MAX_LISTED],
-        network_violations=_network_violations(result.units),
-        network_attempts=_network_attempts(result.units),
+        import_violations=list(iter_runtime_violations(imports))[:MAX_LISTED],
+        network_violations=_list_network_violations(result.units),
+        network_attempts=_list_network_attempts(result.units),
         container=ContainerDocument.from_value(result.container),
     )
 
 
-def _total_usage(units: Sequence[UnitResult]) -> dict[str, Any]:
+def _sum_resource_usage(units: Sequence[UnitResult]) -> dict[str, Any]:
     usages = [unit.usage for unit in units]
     return {
         "oom_kills": sum(usage.oom_kills for usage in usages),
@@ -165,7 +167,7 @@ def _total_usage(units: Sequence[UnitResult]) -> dict[str, Any]:
     }
 
 
-def _network_violations(units: Sequence[UnitResult]) -> list[NetworkViolationDocument]:
+def _list_network_violations(units: Sequence[UnitResult]) -> list[NetworkViolationDocument]:
     return [
         NetworkViolationDocument.model_construct(
             **_describe_address(event.detail),
@@ -174,12 +176,12 @@ def _network_violations(units: Sequence[UnitResult]) -> list[NetworkViolationDoc
             reason=event.reason or "the profile blocks the network",
             rule=event.rule or "network.blocked",
         )
-        for event in _distinct_events(units, kind="network")
+        for event in _list_distinct_events(units, kind="network")
         if not event.allowed
     ][:MAX_LISTED]
 
 
-def _network_attempts(units: Sequence[UnitResult]) -> list[NetworkAttemptDocument]:
+def _list_network_attempts(units: Sequence[UnitResult]) -> list[NetworkAttemptDocument]:
     """Return the relay accesses of all units in order, each with the index of its unit."""
     asked = [(index, event) for index, unit in enumerate(units) for event in unit.network]
     return [
@@ -195,7 +197,7 @@ def _describe_address(detail: str) -> dict[str, Any]:
     return {"host": host.removeprefix("[").removesuffix("]"), "port": int(port)}
 
 
-def _distinct_events(units: Sequence[UnitResult], *, kind: str) -> list[PolicyEvent]:
+def _list_distinct_events(units: Sequence[UnitResult], *, kind: str) -> list[PolicyEvent]:
     """Return the distinct events of a kind, which repeat because the same code runs for every path."""
     return list(dict.fromkeys(event for unit in units for event in unit.events if event.kind == kind))
 
@@ -231,7 +233,7 @@ VOLATILE: Mapping[str, frozenset[str]] = {
 _REPEATED: Mapping[str, frozenset[str]] = {"report.stages": frozenset({"findings"})}
 
 MOST_LISTED = 100
-MOST_BYTES = 2048
+MAX_BYTES = 2048
 """Bytes up to which a differing value is shown; a longer one is replaced by a note."""
 
 # The daemon's own documents, parsed without a schema.
@@ -272,11 +274,11 @@ def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> Re
         before: report and execution record of the original, as an object with a key for each.
         after: the same for the replay.
     """
-    whole_before = {**_attempt_summary(first), **before}
-    whole_after = {**_attempt_summary(again), **after}
+    whole_before = {**_summarize_attempt(first), **before}
+    whole_after = {**_summarize_attempt(again), **after}
     differences = [
         ChangeDocument.model_construct(field=field, before=_abbreviate(one), after=_abbreviate(other))
-        for field, one, other in _differences("", "", whole_before, whole_after)
+        for field, one, other in _iter_differences("", "", whole_before, whole_after)
     ]
     return ReplayDiffDocument.model_construct(
         of=first.id,
@@ -287,7 +289,7 @@ def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> Re
     )
 
 
-def _attempt_summary(attempt: Attempt) -> dict[str, Json]:
+def _summarize_attempt(attempt: Attempt) -> dict[str, Json]:
     return {
         "verdict": attempt.verdict,
         "cause": attempt.cause,
@@ -295,7 +297,7 @@ def _attempt_summary(attempt: Attempt) -> dict[str, Json]:
     }
 
 
-def _differences(path: str, place: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
+def _iter_differences(path: str, place: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
     """Yield the differences between two values; `path` includes list indexes, `place` omits them."""
     if isinstance(one, dict) and isinstance(other, dict):
         passed_over = VOLATILE.get(place, frozenset()) | _REPEATED.get(place, frozenset())
@@ -303,18 +305,18 @@ def _differences(path: str, place: str, one: Json, other: Json) -> Iterator[tupl
             if key not in passed_over:
                 dot = "." if path else ""
                 inside = f"{path}{dot}{key}", f"{place}{dot}{key}"
-                yield from _differences(inside[0], inside[1], one.get(key), other.get(key))
+                yield from _iter_differences(inside[0], inside[1], one.get(key), other.get(key))
     elif isinstance(one, list) and isinstance(other, list):
         for index in range(max(len(one), len(other))):
             pair = [each[index] if index < len(each) else None for each in (one, other)]
-            yield from _differences(f"{path}.{index}", place, pair[0], pair[1])
+            yield from _iter_differences(f"{path}.{index}", place, pair[0], pair[1])
     elif type(one) is not type(other) or one != other:
         yield path, one, other
 
 
 def _abbreviate(value: Json) -> Json:
     size = len(serialize_compact(value))
-    return value if size <= MOST_BYTES else f"({size} bytes)"
+    return value if size <= MAX_BYTES else f"({size} bytes)"
 
 
 COMPARED_LINES = 200
@@ -325,7 +327,7 @@ MAX_CHARS = 64 * 2**10
 Texts = Mapping[str, str]
 
 
-def submission_diff(before: object, after: object) -> str:
+def build_submission_diff(before: object, after: object) -> str:
     """Return a truncated diff of two payloads; empty if all strings are equal."""
     old, new = dict(_iter_strings("payload", before)), dict(_iter_strings("payload", after))
     lines = [
@@ -361,17 +363,17 @@ def _diff_string(name: str, old: str | None, new: str | None) -> Iterator[str]:
     gone, come = before[head : len(before) - tail], after[head : len(after) - tail]
     yield f"--- {name}"
     yield f"+++ {name}"
-    yield f"@@ -{_hunk_range(start, len(before) - end)} +{_hunk_range(start, len(after) - end)} @@"
+    yield f"@@ -{_format_hunk_range(start, len(before) - end)} +{_format_hunk_range(start, len(after) - end)} @@"
     yield from (f" {line}" for line in before[start:head])
-    yield from _changed_lines(gone, come)
+    yield from _iter_changed_lines(gone, come)
     yield from (f" {line}" for line in before[len(before) - tail : len(before) - end])
 
 
-def _hunk_range(start: int, end: int) -> str:
+def _format_hunk_range(start: int, end: int) -> str:
     return f"{start + (end > start)},{end - start}"
 
 
-def _changed_lines(gone: Sequence[str], come: Sequence[str]) -> Iterator[str]:
+def _iter_changed_lines(gone: Sequence[str], come: Sequence[str]) -> Iterator[str]:
     if max(len(gone), len(come)) > COMPARED_LINES:
         yield from (f"-{line}" for line in gone)
         yield from (f"+{line}" for line in come)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from assayd.documents.base import BaseDocument, Timestamp, with_texts
+from assayd.documents.base import BaseDocument, Timestamp, serialize_with_raw_members
 from assayd.model.records import LibraryEntry
 
 LibraryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -44,14 +44,14 @@ class LibraryPageDocument(BaseDocument):
     next_cursor: str | None = Field(description="Start of the next page.")
 
 
-def library_entry_document(entry: LibraryEntry) -> LibraryEntryDocument:
+def build_library_entry_document(entry: LibraryEntry) -> LibraryEntryDocument:
     """Return the document of an entry without its submission, for lists."""
     return LibraryEntryDocument.from_value(entry, chain=list(entry.chain), submission=None)
 
 
-def library_entry_body(entry: LibraryEntry) -> bytes:
+def serialize_library_entry(entry: LibraryEntry) -> bytes:
     """Return an entry as JSON text, including its submission.
 
     The submission, which may be large, is passed as JSON text.
     """
-    return with_texts(library_entry_document(entry), {"submission": entry.document})
+    return serialize_with_raw_members(build_library_entry_document(entry), {"submission": entry.document})

@@ -28,7 +28,7 @@ from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, canonical, serialize_compact, to_milliseconds
 from assayd.model.finding import Finding, FixHint, Layer, Severity, list_fix_hints
-from assayd.model.policy import Clamp, Enforcement, NetworkPolicy
+from assayd.model.policy import ClampedValue, Enforcement, NetworkPolicy
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult
 from assayd.model.run import Cause, Limits, PolicyEvent
 from assayd.model.submission import JsonValue, Submission
@@ -138,7 +138,7 @@ class ReportDocument(BaseDocument):
         None, description="`separated`, or the reason why the score relies on the code; null without a score."
     )
     effective_limits: dict[str, Any] = Field(description="The limits that were enforced.")
-    clamped: list[Clamp] = Field(description="Values of the profile that were clamped.")
+    clamped: list[ClampedValue] = Field(description="Values of the profile that were clamped.")
     input_digest: str = Field(description="SHA-256 of kind and payload.")
     policy_digest: str = Field(description="SHA-256 of the effective policy.")
     enforcement: Enforcement = Field(
@@ -148,16 +148,16 @@ class ReportDocument(BaseDocument):
     validated_at: Timestamp | None = Field(description="When the verdict was reached.")
 
 
-def report_document(report: Report) -> ReportDocument:
+def build_report_document(report: Report) -> ReportDocument:
     """Return the document of a report."""
     return ReportDocument.from_value(
         report,
         schema_version=SCHEMA_VERSION,
         status=report.verdict.upper(),
-        stages=[stage_document(stage) for stage in report.stages],
+        stages=[build_stage_document(stage) for stage in report.stages],
         static_results=list(report.static_results),
-        runtime_results=None if report.cases is None else _runtime_results(report.cases),
-        findings=_finding_documents(report.findings),
+        runtime_results=None if report.cases is None else _build_runtime_results(report.cases),
+        findings=_build_finding_documents(report.findings),
         import_violations=list_violations(report.findings, report.refused_imports),
         fix_hints=list(report.fix_hints),
         effective_limits=dict(report.effective_limits),
@@ -165,7 +165,7 @@ def report_document(report: Report) -> ReportDocument:
     )
 
 
-def limits_document(limits: Limits, network: NetworkPolicy) -> dict[str, JsonValue]:
+def build_limits_document(limits: Limits, network: NetworkPolicy) -> dict[str, JsonValue]:
     """Return the limits that applied to an attempt."""
     return {
         "timeout_s": limits.timeout_s,
@@ -183,18 +183,20 @@ def limits_document(limits: Limits, network: NetworkPolicy) -> dict[str, JsonVal
     }
 
 
-def stage_document(stage: StageReport) -> StageDocument:
+def build_stage_document(stage: StageReport) -> StageDocument:
     """Return the document of a stage."""
     return StageDocument.from_value(
-        stage, duration_ms=to_milliseconds(stage.duration_s), findings=_finding_documents(stage.findings)
+        stage,
+        duration_ms=to_milliseconds(stage.duration_s),
+        findings=_build_finding_documents(stage.findings),
     )
 
 
-def _finding_documents(findings: Sequence[Finding]) -> list[FindingDocument]:
+def _build_finding_documents(findings: Sequence[Finding]) -> list[FindingDocument]:
     return [FindingDocument.from_value(finding) for finding in findings]
 
 
-def _runtime_results(cases: Sequence[Case]) -> RuntimeResultsDocument:
+def _build_runtime_results(cases: Sequence[Case]) -> RuntimeResultsDocument:
     count = Counter(case.status for case in cases)
     return RuntimeResultsDocument.model_construct(
         total=len(cases),
@@ -202,20 +204,20 @@ def _runtime_results(cases: Sequence[Case]) -> RuntimeResultsDocument:
         failed=count[CaseStatus.FAILED],
         errored=count[CaseStatus.ERROR],
         skipped=count[CaseStatus.SKIPPED],
-        cases=[_case_document(case) for case in cases],
+        cases=[_build_case_document(case) for case in cases],
     )
 
 
-def _case_document(case: Case) -> CaseDocument:
+def _build_case_document(case: Case) -> CaseDocument:
     return CaseDocument.from_value(
         case,
         duration_ms=to_milliseconds(case.duration_s),
-        result_text=_ordered_json(case.result),
+        result_text=_serialize_if_reordered(case.result),
         preview=render_preview(case.result),
     )
 
 
-def _ordered_json(result: JsonValue) -> str | None:
+def _serialize_if_reordered(result: JsonValue) -> str | None:
     """Return a result as JSON text if the canonical form would reorder its fields."""
     if not isinstance(result, dict | list):
         return None
@@ -247,21 +249,21 @@ def list_violations(
     findings: Iterable[Finding], events: Iterable[PolicyEvent]
 ) -> list[ImportViolationDocument]:
     """Return up to `MAX_LISTED` import violations, static violations first."""
-    return [*_static_violations(findings), *iterate_runtime_violations(events)][:MAX_LISTED]
+    return [*_iter_static_violations(findings), *iter_runtime_violations(events)][:MAX_LISTED]
 
 
 _NAMED = re.compile(r"""__import__\(\s*["']([\w.]{1,200})["']""")
 """A call of `__import__` with a literal module name."""
 
 
-def _static_violations(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
+def _iter_static_violations(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
     """Yield a violation for each static finding about an import."""
     for finding in findings:
         if finding.layer is not Layer.STATIC or not finding.is_error:
             continue
         if finding.rule in _STATIC:
             yield ImportViolationDocument.from_value(
-                finding, module=_quoted_module(finding), location=Layer.STATIC
+                finding, module=_find_quoted_module(finding), location=Layer.STATIC
             )
         elif finding.rule in _BY_CALL and "'__import__'" in finding.message:
             named = _NAMED.search(finding.snippet or "")
@@ -269,7 +271,7 @@ def _static_violations(findings: Iterable[Finding]) -> Iterator[ImportViolationD
             yield ImportViolationDocument.from_value(finding, module=module, location=Layer.STATIC)
 
 
-def iterate_runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolationDocument]:
+def iter_runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolationDocument]:
     """Yield a violation for each import that the policy refused at run time."""
     for event in events:
         if event.kind == "import" and not event.allowed:
@@ -278,15 +280,15 @@ def iterate_runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[Import
             )
 
 
-def _quoted_module(finding: Finding) -> str | None:
+def _find_quoted_module(finding: Finding) -> str | None:
     """Return the module that a finding's message quotes; None if only the run reveals the name."""
     _, quote, rest = finding.message.partition("'")
     return rest.partition("'")[0] if quote else None
 
 
-MOST_TABLES = 3
-MOST_ROWS = 5
-MOST_COLUMNS = 8
+MAX_TABLES = 3
+MAX_ROWS = 5
+MAX_COLUMNS = 8
 CELL_CHARS = 20
 _NAME_CHARS = 60
 _LOOKED = 20
@@ -301,7 +303,7 @@ Rows = Sequence[Sequence[str]]
 
 def render_preview(result: JsonValue) -> str | None:
     """Return a preview of the first tables and arrays in a result; None if it has none."""
-    return "\n\n".join(islice(_render_previews(result, "", _DEPTH), MOST_TABLES)) or None
+    return "\n\n".join(islice(_render_previews(result, "", _DEPTH), MAX_TABLES)) or None
 
 
 def _render_previews(value: JsonValue, name: str, depth: int) -> Iterator[str]:
@@ -338,7 +340,7 @@ def _render_frame(held: dict[str, JsonValue]) -> list[str] | None:
     heads = [["", *_render_cells(columns)]] + (
         [["", *_render_cells(types)]] if isinstance(types, list) else []
     )
-    shown = zip(index[:MOST_ROWS], rows[:MOST_ROWS], strict=False)
+    shown = zip(index[:MAX_ROWS], rows[:MAX_ROWS], strict=False)
     body = [
         [_render_cell(label), *_render_cells(row if isinstance(row, list) else [row])] for label, row in shown
     ]
@@ -350,7 +352,7 @@ def _render_series(held: dict[str, JsonValue], kind: str) -> list[str] | None:
     index, values = held.get("index"), held.get("values")
     if not isinstance(index, list) or not isinstance(values, list):
         return None
-    pairs = zip(index[:MOST_ROWS], values[:MOST_ROWS], strict=False)
+    pairs = zip(index[:MAX_ROWS], values[:MAX_ROWS], strict=False)
     body = [[_render_cell(label), _render_cell(value)] for label, value in pairs]
     named = "" if held.get("name") is None else f" {_render_cell(held['name'])}"
     return [
@@ -361,19 +363,19 @@ def _render_series(held: dict[str, JsonValue], kind: str) -> list[str] | None:
 
 
 def _render_array(held: JsonValue, kind: str) -> list[str]:
-    shape = _shape(held)
-    while _shape(held)[2:] and isinstance(held, list):
+    shape = _measure_array_shape(held)
+    while _measure_array_shape(held)[2:] and isinstance(held, list):
         held = held[0]  # of more than two dimensions: the first plane
     rows: list[JsonValue] = held if isinstance(held, list) else [held]
     if len(shape) < 2:
         rows = [[*rows]]
-    body = [_render_cells(row) for row in rows[:MOST_ROWS] if isinstance(row, list)]
+    body = [_render_cells(row) for row in rows[:MAX_ROWS] if isinstance(row, list)]
     size = " × ".join(map(str, shape)) or "no dimensions"
     wide = len(rows[0]) if rows and isinstance(rows[0], list) else 0
     return [f"ndarray, {size}, {kind}", *_align_columns(body), *_render_omitted(len(rows), wide)]
 
 
-def _shape(value: JsonValue) -> list[int]:
+def _measure_array_shape(value: JsonValue) -> list[int]:
     """Return the lengths of nested arrays, always descending into the first element."""
     found = []
     while isinstance(value, list):
@@ -391,7 +393,7 @@ def _align_columns(rows: Rows) -> Iterator[str]:
 def _render_omitted(rows: int, columns: int) -> Iterator[str]:
     more = [
         _format_count(count - most, f"more {name}")
-        for count, most, name in ((rows, MOST_ROWS, "row"), (columns, MOST_COLUMNS, "column"))
+        for count, most, name in ((rows, MAX_ROWS, "row"), (columns, MAX_COLUMNS, "column"))
         if count > most
     ]
     if more:
@@ -403,7 +405,7 @@ def _format_count(count: int, name: str) -> str:
 
 
 def _render_cells(values: Sequence[JsonValue]) -> list[str]:
-    return [_render_cell(value) for value in values[:MOST_COLUMNS]]
+    return [_render_cell(value) for value in values[:MAX_COLUMNS]]
 
 
 def _render_nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
@@ -437,9 +439,9 @@ class StaticCheckDocument(BaseDocument):
     fix_hints: list[FixHint] = Field(description="Suggested changes.")
 
 
-def static_check_document(submission: Submission, stages: Sequence[StageReport]) -> StaticCheckDocument:
+def build_static_check_document(submission: Submission, stages: Sequence[StageReport]) -> StaticCheckDocument:
     """Return the document of a static check."""
-    written = [stage_document(stage) for stage in stages]
+    written = [build_stage_document(stage) for stage in stages]
     return StaticCheckDocument.model_construct(
         kind=submission.kind,
         policy=submission.policy,

@@ -23,13 +23,13 @@ from pydantic import (
 
 from assayd import did_you_mean
 from assayd.documents.base import (
-    MOST_PLACE_CHARS,
+    MAX_PLACE_CHARS,
     canonical,
     digest,
     error_path,
     message_of,
     parse_json,
-    refuse_many_errors,
+    reject_excess_errors,
 )
 from assayd.errors import RequestError
 from assayd.model.hosts import MOST_CHARS
@@ -137,7 +137,7 @@ class SubmissionBody(BaseModel):
 MAX_SOURCE_BYTES = 2**20
 """Maximum bytes of one source text, which limits the cost of its analysis."""
 
-MOST_GROWTH = 4
+MAX_GROWTH = 4
 """Maximum growth factor of JSON in canonical form: each `1e15,` becomes 3.8 times as long."""
 
 _NAME_CHARS = 200
@@ -157,7 +157,7 @@ class PayloadCaps:
     steps: int = 100
 
 
-def refuse_large_parts(
+def reject_large_parts(
     validator: Kind, payload: Mapping[str, object], caps: PayloadCaps, *, body_bytes: int
 ) -> None:
     """Check that no part of a payload exceeds its cap. Args: `body_bytes` is the request body's size.
@@ -167,7 +167,7 @@ def refuse_large_parts(
     from assayd.kind import Cap
 
     for (field, value), cap in _find_capped_parts(validator, payload):
-        if cap is Cap.INPUTS and body_bytes * MOST_GROWTH <= caps.inputs_bytes:
+        if cap is Cap.INPUTS and body_bytes * MAX_GROWTH <= caps.inputs_bytes:
             continue
         excess = _describe_excess(value, cap, getattr(caps, cap.value))
         if excess:
@@ -227,7 +227,7 @@ def _find_parts(whole: Part, path: str) -> list[Part]:
     """Return the parts of a payload at a path; empty if the payload has no such path."""
     parts = [whole]
     for name in path.split("."):
-        parts = [inner for part in parts for key, inner in _child_parts(part) if name in {"*", key}]
+        parts = [inner for part in parts for key, inner in _list_child_parts(part) if name in {"*", key}]
     return parts
 
 
@@ -240,10 +240,10 @@ def _iter_strings(whole: Part) -> Iterator[Part]:
             yield part
         if isinstance(part[1], dict):
             yield from ((part[0], key) for key in part[1])
-        waiting.extend(inner for _, inner in _child_parts(part))
+        waiting.extend(inner for _, inner in _list_child_parts(part))
 
 
-def _child_parts(part: Part) -> list[tuple[str, Part]]:
+def _list_child_parts(part: Part) -> list[tuple[str, Part]]:
     """Return the direct children of a part, by key."""
     field, value = part
     if isinstance(value, dict):
@@ -272,12 +272,12 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
         raise RequestError("malformed", "a submission must be a JSON object")
     envelope = _read_envelope(raw)
     validator = _find_kind(envelope.kind, kinds)
-    refuse_large_parts(validator, envelope.payload, caps, body_bytes=len(body))
-    refuse_many_errors(validator.payload, envelope.payload, "payload.")
+    reject_large_parts(validator, envelope.payload, caps, body_bytes=len(body))
+    reject_excess_errors(validator.payload, envelope.payload, "payload.")
     payload_text = canonical(envelope.payload)
     policy = envelope.policy or validator.default_policy
     overrides = envelope.overrides.model_dump(exclude_none=True)
-    document = _canonical_document(envelope, policy, overrides, payload_text)
+    document = _serialize_canonical_document(envelope, policy, overrides, payload_text)
     # Release the parsed body, which would otherwise be in memory twice.
     for read_before in (envelope.payload, raw):
         read_before.clear()
@@ -289,7 +289,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
         input_digest=digest(b'{"kind":' + canonical(envelope.kind) + b',"payload":' + payload_text + b"}"),
         document=document,
         overrides=overrides,
-        labels={**_implied_labels(validator, payload), **envelope.labels},
+        labels={**_derive_labels(validator, payload), **envelope.labels},
         parent_id=envelope.parent_id,
         intent=envelope.intent,
         repair=RepairOptions(**envelope.repair.model_dump()) if envelope.repair is not None else None,
@@ -297,7 +297,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
     )
 
 
-def _canonical_document(
+def _serialize_canonical_document(
     envelope: SubmissionBody, policy: str, overrides: Mapping[str, object], payload_text: bytes
 ) -> bytes:
     """Return the submission in canonical form; its payload, which may be large, already has this form."""
@@ -317,7 +317,9 @@ def _canonical_document(
     return b"".join((canonical(before)[:-1], b',"payload":', payload_text, b",", canonical(after)[1:]))
 
 
-def with_fields(document: bytes, fields: Mapping[str, object], kinds: Mapping[str, Kind]) -> Submission:
+def add_payload_fields(
+    document: bytes, fields: Mapping[str, object], kinds: Mapping[str, Kind]
+) -> Submission:
     """Add fields to a submission's payload; read it as a new request. Raises: as `read_submission`."""
     read = json.loads(document)
     read["payload"] |= fields
@@ -330,7 +332,7 @@ def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submission:
 
 
 def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
-    refuse_many_errors(SubmissionBody, raw)
+    reject_excess_errors(SubmissionBody, raw)
     try:
         return SubmissionBody.model_validate(raw)
     except ValidationError as error:
@@ -346,7 +348,7 @@ def _read_payload(validator: Kind, text: bytes) -> BaseModel:
     return payload
 
 
-def _implied_labels(validator: Kind, payload: BaseModel) -> dict[str, str]:
+def _derive_labels(validator: Kind, payload: BaseModel) -> dict[str, str]:
     """Return the labels that a payload implies, without invalid labels."""
     implied = validator.labels(payload)
     return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
@@ -368,12 +370,14 @@ def _raise_request_error(
     fault = message_of(first)
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
-        close = did_you_mean.did_you_mean_hint(str(name)[:MOST_PLACE_CHARS], _field_names(model, within))
+        close = did_you_mean.format_did_you_mean_hint(
+            str(name)[:MAX_PLACE_CHARS], _list_field_names(model, within)
+        )
         fault = f"unknown field{close}"
     raise RequestError("invalid", f"{field or 'the submission'}: {fault}{more}", field=field) from error
 
 
-def _field_names(model: type[BaseModel], within: Sequence[object]) -> list[str]:
+def _list_field_names(model: type[BaseModel], within: Sequence[object]) -> list[str]:
     """Return the field names of a model, or of the model nested at `within`; empty if there is none."""
     for part in within:
         field = model.model_fields.get(str(part))

@@ -66,23 +66,23 @@ class WebhookDocument(BaseDocument):
     )
 
 
-def attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
+def build_attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
     """Return the message about a verdict."""
     data = EndedAttemptDocument.from_value(
         attempt, labels=dict(attempt.labels), uid=attempt.peer.uid, path=f"/v1/attempts/{attempt.id}"
     )
-    return webhook_message("attempt.finished", at, data)
+    return build_webhook_message("attempt.finished", at, data)
 
 
-def batch_message(batch: Batch, tally: ItemCounts, at: datetime) -> WebhookDocument:
+def build_batch_message(batch: Batch, tally: ItemCounts, at: datetime) -> WebhookDocument:
     """Return the message about the end of a batch."""
     counts = CountsDocument.from_value(tally, running=0)
     place = f"/v1/batches/{batch.id}"
     data = EndedBatchDocument.from_value(batch, counts=counts, uid=batch.peer.uid, path=place)
-    return webhook_message("batch.finished", at, data)
+    return build_webhook_message("batch.finished", at, data)
 
 
-def webhook_message(
+def build_webhook_message(
     kind: Ended, at: datetime, data: EndedAttemptDocument | EndedBatchDocument | EndedGenerationDocument
 ) -> WebhookDocument:
     """Return the body of a webhook message."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from assayd.aio import open_first_available
 from assayd.egress.decision import (
-    AccessNotServed,
+    AccessNotServedError,
     AccessRequest,
     Decision,
     InvalidTarget,
@@ -52,7 +52,7 @@ AHEAD_BYTES = 1
 """The socket is read again only when its bytes are consumed, so that a host that sends slowly takes turns
 too.
 """
-MOST_TRIES = 4
+MAX_TRIES = 4
 """Maximum addresses to try per name."""
 
 
@@ -103,7 +103,7 @@ async def connect_upstream(
 
     Raises: NotServed, if no address responds in time.
     """
-    reader, writer, address = await _connect_first(addresses[:MOST_TRIES], port, timeout_s)
+    reader, writer, address = await _connect_first(addresses[:MAX_TRIES], port, timeout_s)
     try:
         entry.record_address(address)
         yield Upstream(reader, writer, entry, turn)
@@ -218,12 +218,12 @@ class Access:
         """
         way = self._way
         looking = NameLookup(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
-        _, left_s = await run_timed(looking.own.acquire(), way.policy.connect_timeout_s)
+        _, left_s = await run_with_remaining_time(looking.own.acquire(), way.policy.connect_timeout_s)
         await wait_for_slot(way.resolver.acquire(looking), way.wait_s)
-        return await run_timed(way.resolver.resolve(looking), left_s)
+        return await run_with_remaining_time(way.resolver.resolve(looking), left_s)
 
 
-async def run_timed(work: Coroutine[object, object, T], left_s: float) -> tuple[T, float]:
+async def run_with_remaining_time(work: Coroutine[object, object, T], left_s: float) -> tuple[T, float]:
     """Return the result of `work`, and the remaining seconds. Raises: NotServed, if no time remains."""
     until = asyncio.get_running_loop().time() + left_s
     try:
@@ -252,7 +252,7 @@ def record_access(way: EgressContext, unit: int, target: Target | InvalidTarget)
     entry = way.ledger.open(unit, target)
     try:
         yield Access(way, target, entry)
-    except AccessNotServed as end:
+    except AccessNotServedError as end:
         entry.record_failure(end)
         raise
     except asyncio.CancelledError:

@@ -145,7 +145,7 @@ def _parse_target(
     via: AccessProtocol, method: str, authority: str, default_port: int | None
 ) -> Target | InvalidTarget:
     host, port = _split_authority(authority, default_port)
-    if (rule := _refusing_rule(host, port)) is None:
+    if (rule := _find_rejecting_rule(host, port)) is None:
         try:
             return Target(via=via, host=fold_host(host), port=port or 0, method=method)
         except ValueError:
@@ -156,7 +156,7 @@ def _parse_target(
     return InvalidTarget(via=via, rule=rule, host=shown, port=port, method=method)
 
 
-def _refusing_rule(host: str, port: int | None) -> NetworkRule | None:
+def _find_rejecting_rule(host: str, port: int | None) -> NetworkRule | None:
     """Return the rule that rejects this host; None if the host is valid."""
     if "@" in host:
         return NetworkRule.USER_IN_URL
@@ -218,13 +218,17 @@ def decide_access(policy: NetworkPolicy, ask: AccessRequest, public: Public = is
         ask: the known facts of the access.
         public: returns whether an address counts as public.
     """
-    refusals = (*_target_denials(policy, ask), *_address_denials(ask, public), *_server_name_denials(ask))
+    refusals = (
+        *_iter_target_denials(policy, ask),
+        *_iter_address_denials(ask, public),
+        *_iter_server_name_denials(ask),
+    )
     rule = next(iter(refusals), NetworkRule.LISTED)
     allowed = tuple(address for address in ask.addresses or () if public(address))
     return Decision(rule=rule, reason=WORDINGS[rule].reason, addresses=allowed)
 
 
-def _target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[NetworkRule]:
+def _iter_target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[NetworkRule]:
     target = ask.target
     if policy.mode is not NetworkMode.ALLOWLIST:
         yield NetworkRule.BLOCKED
@@ -237,12 +241,12 @@ def _target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[Netwo
     elif target.port not in policy.ports:
         yield NetworkRule.PORT_NOT_LISTED
     else:
-        yield from _http_denials(target, rules)
+        yield from _iter_http_denials(target, rules)
     if target.via is AccessProtocol.HTTP and ask.named is not None and not is_target_host(ask.named, target):
         yield NetworkRule.HOST_MISMATCH
 
 
-def _http_denials(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[NetworkRule]:
+def _iter_http_denials(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[NetworkRule]:
     """Yield the denials by the entries' HTTP rules; a single entry that allows the request is enough."""
     held = [rule for rule in rules if rule is not None]
     if len(held) < len(rules):
@@ -257,12 +261,12 @@ def _http_denials(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterato
         yield NetworkRule.PATH_NOT_LISTED
 
 
-def _address_denials(ask: AccessRequest, public: Public) -> Iterator[NetworkRule]:
+def _iter_address_denials(ask: AccessRequest, public: Public) -> Iterator[NetworkRule]:
     if ask.addresses and not any(public(address) for address in ask.addresses):
         yield NetworkRule.ADDRESS_NOT_PUBLIC
 
 
-def _server_name_denials(ask: AccessRequest) -> Iterator[NetworkRule]:
+def _iter_server_name_denials(ask: AccessRequest) -> Iterator[NetworkRule]:
     if isinstance(ask.server_name, NetworkRule):
         yield ask.server_name
     elif ask.server_name is not None and isinstance(ask.target, Target):
@@ -296,7 +300,7 @@ _STATUS = {
 _REFUSED, _TROUBLE = 403, 502
 
 
-class AccessNotServed(Exception):
+class AccessNotServedError(Exception):
     """An exception that ends an access that was denied or failed. It never leaves the package `egress`."""
 
     def __init__(self, why: NetworkRule | NetworkTrouble, reason: str, hint: str = "") -> None:
@@ -306,23 +310,23 @@ class AccessNotServed(Exception):
         self.hint = hint
 
 
-def refused(decision: Decision) -> AccessNotServed:
+def refused(decision: Decision) -> AccessNotServedError:
     """Return the exception for an access that the policy denies."""
-    return AccessNotServed(decision.rule, decision.reason, decision.hint)
+    return AccessNotServedError(decision.rule, decision.reason, decision.hint)
 
 
-def rule_refusal(rule: NetworkRule, detail: str = "") -> AccessNotServed:
+def build_rule_violation_error(rule: NetworkRule, detail: str = "") -> AccessNotServedError:
     """Return the exception for a rule outside the allowlist. Args: `detail` is trusted text."""
     reason = WORDINGS[rule].reason + (f" ({detail})" if detail else "")
-    return AccessNotServed(rule, reason, WORDINGS[rule].hint)
+    return AccessNotServedError(rule, reason, WORDINGS[rule].hint)
 
 
-def failed(trouble: NetworkTrouble) -> AccessNotServed:
+def failed(trouble: NetworkTrouble) -> AccessNotServedError:
     """Return the exception for an allowed access that failed."""
-    return AccessNotServed(trouble, TROUBLES[trouble])
+    return AccessNotServedError(trouble, TROUBLES[trouble])
 
 
-def answer(end: AccessNotServed, *, with_body: bool = True) -> bytes:
+def answer(end: AccessNotServedError, *, with_body: bool = True) -> bytes:
     """Return the HTTP response. Its reason phrase is the rule, since clients show it in their errors."""
     default = _REFUSED if isinstance(end.why, NetworkRule) else _TROUBLE
     body = f"{end.why}: {end.reason}\n{end.hint}\n".encode() if with_body else b""

@@ -24,11 +24,18 @@ from itertools import groupby
 
 import h11
 
-from assayd.egress.decision import ALERT, ESTABLISHED, AccessNotServed, answer, failed, rule_refusal
+from assayd.egress.decision import (
+    ALERT,
+    ESTABLISHED,
+    AccessNotServedError,
+    answer,
+    build_rule_violation_error,
+    failed,
+)
 from assayd.egress.ledger import EgressLedger
 from assayd.egress.turns import Turn
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
-from assayd.guest.frames import LEAST_COST
+from assayd.guest.frames import MIN_COST
 from assayd.ports.egress import EgressLimits, GuestStream
 
 MOST_EVENTS = 64
@@ -62,7 +69,7 @@ class HttpReader:
         """Add received bytes; empty bytes mean the end of the stream."""
         self._ended = self._ended or not data
         self._rest += data
-        self._paid += max(len(data), LEAST_COST)
+        self._paid += max(len(data), MIN_COST)
 
     @property
     def cut_off(self) -> bool:
@@ -110,9 +117,9 @@ class HttpReader:
         self.busy = len(events) == MOST_EVENTS or self._problem is not None
         return list(_join_content(events))
 
-    def unpaid_cost(self) -> int:
+    def take_excess_cost(self) -> int:
         """Return the amount by which the cost of the events since the last call exceeds their bytes."""
-        price, self._read = self._read * LEAST_COST, 0
+        price, self._read = self._read * MIN_COST, 0
         extra = max(price - self._paid, 0)
         self._paid = max(self._paid - price, 0)
         return extra
@@ -208,14 +215,14 @@ class GuestConnection:
             async with asyncio.timeout(self.limits.head_s):
                 event = event or await self._read_event()
         except TimeoutError:
-            raise rule_refusal(NetworkRule.TOO_SLOW) from None
+            raise build_rule_violation_error(NetworkRule.TOO_SLOW) from None
         if not isinstance(event, h11.Request):
             return None
         self._method = event.method
         # h11 limits an incomplete head, but not one that arrived complete.
         size = sum(len(name) + len(value) for name, value in event.headers) + len(event.target)
         if size > HEAD_BYTES or len(event.method) > METHOD_BYTES:
-            raise rule_refusal(NetworkRule.HTTP_MALFORMED)
+            raise build_rule_violation_error(NetworkRule.HTTP_MALFORMED)
         return event
 
     async def read_early_bytes(self) -> bytes:
@@ -225,7 +232,7 @@ class GuestConnection:
         """
         event = await self._read_event()
         if not isinstance(event, h11.EndOfMessage):
-            raise rule_refusal(NetworkRule.HTTP_MALFORMED)
+            raise build_rule_violation_error(NetworkRule.HTTP_MALFORMED)
         return self._events.unread_bytes
 
     async def body(self) -> AsyncIterator[bytes]:
@@ -268,7 +275,7 @@ class GuestConnection:
         self._http.start_next_cycle()
         return True
 
-    async def refuse(self, end: AccessNotServed) -> None:
+    async def refuse(self, end: AccessNotServedError) -> None:
         """Send the guest the reason why its request failed or was interrupted."""
         if self._phase is Phase.CONTENT:
             await self.stream.reset()
@@ -284,7 +291,7 @@ class GuestConnection:
             async with asyncio.timeout(self.limits.head_s):
                 while await self.read():
                     pass
-        except (TimeoutError, AccessNotServed):
+        except (TimeoutError, AccessNotServedError):
             await self.stream.reset()
 
     async def _read_event(self) -> h11.Event:
@@ -297,7 +304,7 @@ class GuestConnection:
         with self._translate_errors():
             event = self._events.next_event()
         if event is None and self._http.their_state in {h11.DONE, h11.CLOSED}:
-            raise rule_refusal(NetworkRule.HTTP_MALFORMED)
+            raise build_rule_violation_error(NetworkRule.HTTP_MALFORMED)
         return event
 
     async def _read_body_events(self) -> list[h11.Event]:
@@ -322,8 +329,10 @@ class GuestConnection:
         except h11.RemoteProtocolError as problem:
             if self._events.cut_off:
                 raise failed(NetworkTrouble.BROKEN_OFF) from problem
-            raise rule_refusal(NetworkRule.HTTP_MALFORMED, _safe_message(problem)) from problem
-        self._ledger.charge_guest_bytes(self._events.unpaid_cost())
+            raise build_rule_violation_error(
+                NetworkRule.HTTP_MALFORMED, _strip_quoted_input(problem)
+            ) from problem
+        self._ledger.charge_guest_bytes(self._events.take_excess_cost())
 
 
 _KNOWN = (
@@ -343,7 +352,7 @@ _KNOWN = (
 )
 
 
-def _safe_message(problem: h11.RemoteProtocolError) -> str:
+def _strip_quoted_input(problem: h11.RemoteProtocolError) -> str:
     """Return h11's error message without the quoted input, which may contain a password."""
     text = str(problem)
     return next((known.lower() for known in _KNOWN if text.startswith(known)), "")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import structlog
 
-from assayd.egress.decision import AccessNotServed, InvalidTarget, Target, rule_refusal
+from assayd.egress.decision import AccessNotServedError, InvalidTarget, Target, build_rule_violation_error
 from assayd.findings.network_rules import NetworkRule
-from assayd.guest.frames import LEAST_COST
+from assayd.guest.frames import MIN_COST
 from assayd.metrics import Metrics
 from assayd.model.run import AccessProtocol, NetworkEvent
 from assayd.ports.clock import Clock
@@ -48,11 +48,11 @@ class LedgerEntry:
         self.event = replace(self.event, bytes_down=self.event.bytes_down + count)
         self._ledger.spend_received_bytes(count)
 
-    def charge_extra(self, extra: int) -> None:
+    def charge_excess_cost(self, extra: int) -> None:
         """Charge the part of the events' cost that exceeds their bytes. Raises: NotServed, at the limit."""
         self._ledger.charge_host_bytes(extra)
 
-    def record_failure(self, end: AccessNotServed) -> None:
+    def record_failure(self, end: AccessNotServedError) -> None:
         """Record the reason why the access wasn't served completely."""
         if isinstance(end.why, NetworkRule):
             self.event = replace(self.event, allowed=False, rule=end.why.value, reason=end.reason)
@@ -91,12 +91,12 @@ class EgressLedger:
         """
         if len(self._entries) >= self._connections:
             self.record_limit_exceeded(unit, target)
-            raise rule_refusal(NetworkRule.TOO_MANY_CONNECTIONS)
+            raise build_rule_violation_error(NetworkRule.TOO_MANY_CONNECTIONS)
         entry = LedgerEntry(self, unit, target)
         self._entries.append(entry)
         return entry
 
-    def record_unreadable(self, unit: int, end: AccessNotServed) -> None:
+    def record_unreadable(self, unit: int, end: AccessNotServedError) -> None:
         """Record an unreadable request. Raises: NotServed, under the same condition as `open`."""
         entry = self.open(unit, InvalidTarget(via=AccessProtocol.HTTP, rule=NetworkRule.HTTP_MALFORMED))
         entry.record_failure(end)
@@ -112,30 +112,30 @@ class EgressLedger:
                 target or InvalidTarget(via=AccessProtocol.TLS, rule=NetworkRule.TOO_MANY_CONNECTIONS),
             )
             self._entries.append(entry)
-            entry.record_failure(rule_refusal(NetworkRule.TOO_MANY_CONNECTIONS))
+            entry.record_failure(build_rule_violation_error(NetworkRule.TOO_MANY_CONNECTIONS))
             entry.close()
 
     def spend_sent_bytes(self, count: int) -> None:
         """Charge bytes to the budget of sent bytes. Raises: NotServed, if the budget is exceeded."""
         self._metrics.egress_bytes.labels("up").inc(count)
-        self.charge_guest_bytes(max(count, LEAST_COST))
+        self.charge_guest_bytes(max(count, MIN_COST))
 
     def spend_received_bytes(self, count: int) -> None:
         """Charge bytes to the budget of received bytes. Raises: NotServed, if the budget is exceeded."""
         self._metrics.egress_bytes.labels("down").inc(count)
-        self.charge_host_bytes(max(count, LEAST_COST))
+        self.charge_host_bytes(max(count, MIN_COST))
 
     def charge_guest_bytes(self, cost: int) -> None:
         """Charge the bytes read from guest code. Raises: NotServed, if the budget is exceeded."""
         self._up -= cost
         if self._up < 0:
-            raise rule_refusal(NetworkRule.TOO_MANY_BYTES)
+            raise build_rule_violation_error(NetworkRule.TOO_MANY_BYTES)
 
     def charge_host_bytes(self, cost: int) -> None:
         """Charge the bytes read from a host. Raises: NotServed, if the budget is exceeded."""
         self._down -= cost
         if self._down < 0:
-            raise rule_refusal(NetworkRule.TOO_MANY_BYTES)
+            raise build_rule_violation_error(NetworkRule.TOO_MANY_BYTES)
 
     def events(self, unit: int) -> tuple[NetworkEvent, ...]:
         """Return the accesses of a unit as events, in order."""

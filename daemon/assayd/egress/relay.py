@@ -31,13 +31,13 @@ from assayd.egress.access import LOOK_UPS, Access, EgressContext, Upstream, limi
 from assayd.egress.decision import (
     HTTP_PORT,
     RULE_HEADER,
-    AccessNotServed,
+    AccessNotServedError,
     Public,
     Target,
+    build_rule_violation_error,
     failed,
     is_public,
     read_target,
-    rule_refusal,
 )
 from assayd.egress.guest import GuestConnection, HttpReader
 from assayd.egress.ledger import EgressLedger
@@ -98,7 +98,7 @@ class _Exchange:
                 events = self._answer.step()
             except h11.RemoteProtocolError as problem:
                 raise failed(NetworkTrouble.BROKEN_OFF) from problem
-            self.upstream.entry.charge_extra(self._answer.unpaid_cost())
+            self.upstream.entry.charge_excess_cost(self._answer.take_excess_cost())
             if events:
                 self.moved()
                 yield events
@@ -132,7 +132,7 @@ async def _send_body(exchange: _Exchange) -> None:
 async def _send_upstream(exchange: _Exchange, event: h11.Data | h11.EndOfMessage) -> None:
     try:
         await exchange.upstream.send(_encode_event(exchange.host, event))
-    except AccessNotServed as end:
+    except AccessNotServedError as end:
         # A host can respond and close before it has read the whole body; its response counts.
         if end.why is not NetworkTrouble.BROKEN_OFF:
             raise
@@ -185,7 +185,7 @@ def _encode_event(host: h11.Connection, event: h11.Event) -> bytes:
     try:
         return host.send(event) or b""
     except h11.LocalProtocolError as problem:
-        raise rule_refusal(NetworkRule.HTTP_MALFORMED) from problem
+        raise build_rule_violation_error(NetworkRule.HTTP_MALFORMED) from problem
 
 
 def _refuse_ambiguous_length(request: h11.Request) -> None:
@@ -193,10 +193,10 @@ def _refuse_ambiguous_length(request: h11.Request) -> None:
     names = [name for name, _ in request.headers]
     by_chunks = b"transfer-encoding" in names
     if by_chunks and (b"content-length" in names or request.http_version < b"1.1"):
-        raise rule_refusal(NetworkRule.FRAMING_AMBIGUOUS)
+        raise build_rule_violation_error(NetworkRule.FRAMING_AMBIGUOUS)
 
 
-MOST_BYTES = 16 * 1024
+MAX_BYTES = 16 * 1024
 """Maximum bytes of a ClientHello with its record headers.
 
 The largest today, with post-quantum keys, are below 4 KiB.
@@ -210,7 +210,7 @@ _ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
 """encrypted_client_hello, and encrypted_server_name of its earlier drafts"""
 
 
-class HelloError(ValueError):
+class ClientHelloError(ValueError):
     """An exception raised if the ClientHello has no usable server name; `rule` is the reason."""
 
     def __init__(self, rule: NetworkRule) -> None:
@@ -218,7 +218,7 @@ class HelloError(ValueError):
         self.rule = rule
 
 
-class HelloReader:
+class ClientHelloReader:
     """A reader of a client's first bytes, in pieces of any size, until its ClientHello is complete."""
 
     def __init__(self) -> None:
@@ -227,13 +227,13 @@ class HelloReader:
     def feed(self, data: bytes) -> str | None:
         """Add bytes; return the server name once it is known, otherwise None.
 
-        Raises: HelloError.
+        Raises: ClientHelloError.
         """
         self.taken += data
         message = self._first_message()
         if message is None:
-            if len(self.taken) > MOST_BYTES:
-                raise HelloError(NetworkRule.HELLO_MALFORMED)
+            if len(self.taken) > MAX_BYTES:
+                raise ClientHelloError(NetworkRule.HELLO_MALFORMED)
             return None
         return _parse_server_name(message)
 
@@ -248,32 +248,32 @@ class HelloReader:
             length = int.from_bytes(head[3:5], "big")
             message += self.taken[at + _RECORD_HEADER : at + _RECORD_HEADER + length]
             at += _RECORD_HEADER + length
-            if (whole := _message_length(message)) is not None and len(message) >= whole:
+            if (whole := _get_message_length(message)) is not None and len(message) >= whole:
                 if len(message) > whole:
-                    raise HelloError(NetworkRule.HELLO_MALFORMED)
+                    raise ClientHelloError(NetworkRule.HELLO_MALFORMED)
                 return message
             if at > len(self.taken):
                 return None
-        raise HelloError(NetworkRule.HELLO_FRAGMENTED)
+        raise ClientHelloError(NetworkRule.HELLO_FRAGMENTED)
 
 
 def _check_record(head: bytes) -> None:
-    """Check that the bytes can begin a handshake record. Raises: HelloError."""
+    """Check that the bytes can begin a handshake record. Raises: ClientHelloError."""
     if head and (head[0] != _HANDSHAKE or head[1:2] not in (b"", bytes([_TLS_MAJOR]))):
-        raise HelloError(NetworkRule.NOT_TLS)
-    if len(head) == _RECORD_HEADER and not 0 < int.from_bytes(head[3:5], "big") <= MOST_BYTES:
-        raise HelloError(NetworkRule.HELLO_MALFORMED)
+        raise ClientHelloError(NetworkRule.NOT_TLS)
+    if len(head) == _RECORD_HEADER and not 0 < int.from_bytes(head[3:5], "big") <= MAX_BYTES:
+        raise ClientHelloError(NetworkRule.HELLO_MALFORMED)
 
 
-def _message_length(message: bytes) -> int | None:
+def _get_message_length(message: bytes) -> int | None:
     """Return the length of the handshake message including its header; None while it is unknown."""
     if message and message[0] != _CLIENT_HELLO:
-        raise HelloError(NetworkRule.NOT_TLS)
+        raise ClientHelloError(NetworkRule.NOT_TLS)
     if len(message) < 4:
         return None
     length = int.from_bytes(message[1:4], "big")
-    if length > MOST_BYTES:
-        raise HelloError(NetworkRule.HELLO_MALFORMED)
+    if length > MAX_BYTES:
+        raise ClientHelloError(NetworkRule.HELLO_MALFORMED)
     return 4 + length
 
 
@@ -281,12 +281,12 @@ def _parse_server_name(message: bytes) -> str:
     try:
         extensions = dict(_parse_extensions(message))
         if not _ENCRYPTED.isdisjoint(extensions):
-            raise HelloError(NetworkRule.SNI_ENCRYPTED)
+            raise ClientHelloError(NetworkRule.SNI_ENCRYPTED)
         if _SERVER_NAME not in extensions:
-            raise HelloError(NetworkRule.SNI_MISSING)
+            raise ClientHelloError(NetworkRule.SNI_MISSING)
         return _parse_only_name(extensions[_SERVER_NAME])
-    except _TruncatedField:
-        raise HelloError(NetworkRule.HELLO_MALFORMED) from None
+    except _TruncatedFieldError:
+        raise ClientHelloError(NetworkRule.HELLO_MALFORMED) from None
 
 
 def _parse_extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
@@ -297,12 +297,12 @@ def _parse_extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
         hello.read_vector(length)
     extensions = _FieldReader(hello.read_vector(2) if hello.left else b"")
     if hello.left:
-        raise _TruncatedField
+        raise _TruncatedFieldError
     seen = set()
     while extensions.left:
         kind = extensions.number(2)
         if kind in seen:
-            raise _TruncatedField
+            raise _TruncatedFieldError
         seen.add(kind)
         yield kind, extensions.read_vector(2)
 
@@ -312,14 +312,14 @@ def _parse_only_name(extension: bytes) -> str:
     names = _FieldReader(outer.read_vector(2))
     kind, name = names.number(1), names.read_vector(2)
     if kind != _HOST_NAME or not name or names.left or outer.left:
-        raise _TruncatedField
+        raise _TruncatedFieldError
     try:
         return name.decode("ascii")
     except UnicodeDecodeError:
-        raise _TruncatedField from None
+        raise _TruncatedFieldError from None
 
 
-class _TruncatedField(Exception):
+class _TruncatedFieldError(Exception):
     """An exception raised when a field is truncated or has extra bytes."""
 
 
@@ -338,7 +338,7 @@ class _FieldReader:
     def read_bytes(self, count: int) -> bytes:
         """Consume `count` bytes. Raises: _Short."""
         if count > self.left:
-            raise _TruncatedField
+            raise _TruncatedFieldError
         self._at += count
         return self._content[self._at - count : self._at]
 
@@ -357,25 +357,25 @@ async def serve_tunnel(guest: GuestConnection, access: Access) -> None:
     early = await guest.read_early_bytes()
     async with access.connect() as upstream:
         await guest.accept_connect()
-        hello = await _read_hello(guest, access, early)
+        hello = await _read_client_hello(guest, access, early)
         if hello:
             guest.mark_tunnel_open()
             await upstream.send(hello)
             await _relay_both_ways(guest, upstream)
 
 
-async def _read_hello(guest: GuestConnection, access: Access, early: bytes) -> bytes:
+async def _read_client_hello(guest: GuestConnection, access: Access, early: bytes) -> bytes:
     """Read the ClientHello and check its server name; return its bytes, or none if the guest sends none."""
-    reader, data = HelloReader(), early
+    reader, data = ClientHelloReader(), early
     try:
         async with asyncio.timeout(guest.limits.head_s):
             while (name := reader.feed(data)) is None:
                 if not (data := await guest.read()):
                     return b""
-    except HelloError as problem:
+    except ClientHelloError as problem:
         access.add_facts(server_name=problem.rule)
     except TimeoutError:
-        raise rule_refusal(NetworkRule.TOO_SLOW) from None
+        raise build_rule_violation_error(NetworkRule.TOO_SLOW) from None
     else:
         access.add_facts(server_name=name)
     return reader.taken
@@ -456,7 +456,7 @@ class RelaySession:
     def __init__(self, way: EgressContext, limits: EgressLimits) -> None:
         self._way = way
         self.limits = limits
-        self.used_up = way.ledger.record_limit_exceeded
+        self.record_limit_reached = way.ledger.record_limit_exceeded
         self.events = way.ledger.events
 
     async def serve(self, stream: GuestStream, unit: int) -> None:
@@ -467,7 +467,7 @@ class RelaySession:
                 while await self._serve_next(guest, unit):
                     pass
                 await guest.drain_and_close()
-            except AccessNotServed as end:
+            except AccessNotServedError as end:
                 await guest.refuse(end)
 
     async def _serve_next(self, guest: GuestConnection, unit: int) -> bool:
@@ -486,6 +486,6 @@ class RelaySession:
         """Read the next request; if it is unreadable, record that."""
         try:
             return await guest.request()
-        except AccessNotServed as end:
+        except AccessNotServedError as end:
             self._way.ledger.record_unreadable(unit, end)
             raise

@@ -72,9 +72,9 @@ class ThresholdSemaphore:
         while given:
             given = False
             for owner in list(self._waiting):
-                given |= self._serve_owner(owner)
+                given |= self._assign_slot_to_owner(owner)
 
-    def _serve_owner(self, owner: int) -> bool:
+    def _assign_slot_to_owner(self, owner: int) -> bool:
         """Assign a slot to one waiter of a user, if the user may take another slot."""
         waiting = self._waiting[owner]
         while waiting and waiting[0].done():  # cancelled in the meantime

@@ -29,10 +29,10 @@ def describe_file_head(path: str, content: bytes, most: int) -> PromptContext:
     return PromptContext(title=f"file {path} ({size})", text=content[:most].decode("utf-8", "replace"))
 
 
-_MOST_HOSTS = 20
+_MAX_HOSTS = 20
 
 
-def describe_allowances(
+def describe_permissions(
     policy: ExecutionPolicy | None,
     *,
     offer: str | None = None,
@@ -55,8 +55,8 @@ def describe_allowances(
     if policy.network.mode is NetworkMode.BLOCKED or not hosts:
         yield "Network access is blocked."
     else:
-        more = len(hosts) - _MOST_HOSTS
-        shown = ", ".join(hosts[:_MOST_HOSTS]) + (f" and {more} more" if more > 0 else "")
+        more = len(hosts) - _MAX_HOSTS
+        shown = ", ".join(hosts[:_MAX_HOSTS]) + (f" and {more} more" if more > 0 else "")
         ports = ", ".join(map(str, sorted(policy.network.ports)))
         yield f"Only these hosts can be reached: {shown} (port {ports})."
 

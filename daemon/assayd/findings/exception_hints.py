@@ -43,7 +43,7 @@ from assayd.guest_results import RaisedException
 from assayd.model.finding import Edit
 from assayd.model.text_limits import EDITED_LINE_CHARS, shorten_text
 
-_MOST_CHARS = 200
+_MAX_CHARS = 200
 _UNPACKED = re.compile(r"(not enough|too many) values to unpack \(expected (\d{1,4})[,)]")
 _WITH_STRING = re.compile(
     r"unsupported operand type\(s\) for \S+: '(?:int|float|str)' and '(?:int|float|str)'$"
@@ -68,7 +68,7 @@ def suggest_fix_by_expression(record: RaisedException, error_type: str, line: st
 
 def parse_line(line: str) -> ast.Module:
     """Return the tree of a line, even if it opens a block; empty if the line isn't a complete statement."""
-    text = line.strip()[:_MOST_CHARS]
+    text = line.strip()[:_MAX_CHARS]
     for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
         try:
             return ast.parse(tried)
@@ -180,14 +180,14 @@ def _suggest_json_lines_fix(tree: ast.Module) -> str | None:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="json"), attr="load" | "loads" as name), args=[source]
             ):
-                lines = _lines_expression(source, is_file=name == "load")
+                lines = _build_lines_expression(source, is_file=name == "load")
                 return (
                     f"The input has one JSON value per line. Write `[json.loads(line) for line in {lines}]`."
                 )
     return None
 
 
-def _lines_expression(source: ast.expr, *, is_file: bool) -> str:
+def _build_lines_expression(source: ast.expr, *, is_file: bool) -> str:
     match source:
         case ast.Call(func=ast.Attribute(value=of, attr="read"), args=[]):
             return ast.unparse(of)
@@ -211,7 +211,7 @@ def suggest_fix_by_values(record: RaisedException, error_type: str, text: str) -
         case "IndexError":
             return _suggest_index_fix(record, get_line(text, record.line) or "")
         case "TypeError" if "offset-naive and offset-aware" in record.message:
-            return _without_zone(record)
+            return _suggest_timezone_fix(record)
         case "ValueError":
             return _suggest_path_fix(record)
         case "RecursionError":
@@ -220,7 +220,7 @@ def suggest_fix_by_values(record: RaisedException, error_type: str, text: str) -
             return None
 
 
-def _without_zone(record: RaisedException) -> str | None:
+def _suggest_timezone_fix(record: RaisedException) -> str | None:
     naive = [name for name, value in record.values if _NAIVE.fullmatch(value)]
     if len(naive) != 1 or not any(_AWARE.fullmatch(value) for _, value in record.values):
         return None
@@ -268,7 +268,7 @@ def _suggest_index_fix(record: RaisedException, line: str) -> str | None:
     """Return the fix for an index out of range, naming the requested and the last index."""
     values = dict(record.values)
     for node in _find_subscripts(line):
-        index, length = evaluate_integer(node.slice, values), _length(values.get(node.value.id, ""))
+        index, length = evaluate_integer(node.slice, values), _parse_length(values.get(node.value.id, ""))
         if index is not None and length is not None and not -length <= index < length:
             name = node.value.id
             if not length:
@@ -293,7 +293,7 @@ def _find_subscripts(line: str) -> list[_Subscript]:
     return [node for node in nodes if isinstance(node.value, ast.Name)]  # type: ignore[misc]
 
 
-def _length(text: str) -> int | None:
+def _parse_length(text: str) -> int | None:
     counted = _COUNTED.search(text)
     if counted is not None:
         return int(counted[1])
@@ -399,7 +399,7 @@ _NONE_COMES_FROM = (
     "Fix the pattern, or check for None first."
 )
 _PATTERN_USED = re.compile(r"\b([A-Za-z_]\w*)\.(?:search|match|fullmatch)\(")
-_MOST_LINES = 5000
+_MAX_LINES = 5000
 _LINE_CHARS = 300
 """Maximum characters of a line that are read."""
 _STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
@@ -453,7 +453,7 @@ def _choose_hint(record: RaisedException, text: str) -> str:
         return f"The value is None: {_explain_none_value(record, text)}"
     by_text = (hint for name, seen, hint in _BY_TEXT if name == error_type and seen.search(record.message))
     return (
-        _hint_by_line(record, error_type, text)
+        _suggest_fix_by_line(record, error_type, text)
         or suggest_fix_by_expression(record, error_type, get_line(text, record.line) or "")
         or suggest_fix_by_values(record, error_type, text)
         or next(by_text, None)
@@ -461,7 +461,7 @@ def _choose_hint(record: RaisedException, text: str) -> str:
     )
 
 
-def _hint_by_line(record: RaisedException, error_type: str, text: str) -> str | None:
+def _suggest_fix_by_line(record: RaisedException, error_type: str, text: str) -> str | None:
     """Return the fix that follows from the line and its values rather than from the message."""
     line = get_line(text, record.line) or ""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line):
@@ -469,16 +469,19 @@ def _hint_by_line(record: RaisedException, error_type: str, text: str) -> str | 
         return f"{told} {_SUPPLY_OUTPUT if _READS_OUTSIDE.search(record.message) else _DO_IN_PYTHON}"
     if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
         return "The path has backslashes. Split it with pathlib.PureWindowsPath."
-    if error_type == "ValidationError" and (alike := _similar_field_hint(record)) is not None:
+    if error_type == "ValidationError" and (alike := _suggest_similar_field(record)) is not None:
         return alike
-    if error_type in {"ImportError", "AttributeError"} and (other := _pydantic_v1_hint(record)) is not None:
+    if (
+        error_type in {"ImportError", "AttributeError"}
+        and (other := _suggest_pydantic_v2_fix(record)) is not None
+    ):
         return f"The image has pydantic 1.10. Use {other}."
     return None
 
 
 def _explain_none_value(record: RaisedException, text: str) -> str:
     """Return the origin of a None value; include the line that assigned it, if this is known."""
-    lines = text.split("\n", _MOST_LINES)[: min((record.line or 1) - 1, _MOST_LINES)]
+    lines = text.split("\n", _MAX_LINES)[: min((record.line or 1) - 1, _MAX_LINES)]
     for name in (each for each, value in record.values if value == "None"):
         assigned = re.compile(rf"\s*+{re.escape(name)}\s*+=[^=]")
         given = [
@@ -506,12 +509,12 @@ def _quote_line(line: str) -> str:
     return shorten_text(line.strip(), 100)
 
 
-def _pydantic_v1_hint(record: RaisedException) -> str | None:
+def _suggest_pydantic_v2_fix(record: RaisedException) -> str | None:
     found = _MISSING.search(record.message)
     return None if found is None else _FIRST_PYDANTIC.get(found[1] or found[2] or "")
 
 
-def _similar_field_hint(record: RaisedException) -> str | None:
+def _suggest_similar_field(record: RaisedException) -> str | None:
     """Return the fix for a model's missing field, if a value with a similar name was passed."""
     missing = re.findall(r"^(\w{3,60})\n +field required", record.message, re.MULTILINE)
     given = [key for _, value in record.values for key in re.findall(r"'(\w{3,60})':", value)]

@@ -93,7 +93,7 @@ def find_difference(
         return _find_field_difference(expected, received, compare, place)
     if isinstance(expected, list):
         return _find_element_difference(expected, received, compare, place)
-    same = _is_same_leaf(expected, received, compare)
+    same = _is_equal_leaf(expected, received, compare)
     return (
         None
         if same
@@ -238,7 +238,7 @@ def _find_element_difference(
     return None
 
 
-def _is_same_leaf(expected: object, received: object, compare: Compare) -> bool:
+def _is_equal_leaf(expected: object, received: object, compare: Compare) -> bool:
     if isinstance(expected, str) and isinstance(received, str):
         return _is_same_text(expected, received, compare)
     if _is_number(expected) and _is_number(received):

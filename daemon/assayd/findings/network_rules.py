@@ -300,9 +300,11 @@ def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
 
 def _reword_finding(finding: Finding, waited: NetworkEvent | None, failed: NetworkEvent | None) -> Finding:
     if finding.rule in _LATE and waited is not None:
-        return replace(finding, suggestion=f"{_told(waited)}. {_SET_TIMEOUT}")
+        return replace(finding, suggestion=f"{_describe_access(waited)}. {_SET_TIMEOUT}")
     if is_network_hint(finding.suggestion):
-        return replace(finding, suggestion=f"{_told(failed)}." if failed is not None else _USE_PROXY)
+        return replace(
+            finding, suggestion=f"{_describe_access(failed)}." if failed is not None else _USE_PROXY
+        )
     return finding
 
 
@@ -313,7 +315,7 @@ def _iter_timed_out_accesses(result: RunResult) -> Iterator[NetworkEvent]:
             yield from (event for event in unit.network if event.allowed)
 
 
-def _told(event: NetworkEvent) -> str:
+def _describe_access(event: NetworkEvent) -> str:
     place = event.host if event.port is None else f"{event.host}:{event.port}"
     return (
         f"{place} {_UNFINISHED}"

@@ -28,7 +28,7 @@ from assayd.guest_results import RaisedException
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten_text
 
-_MOST_COMPARED = 400
+_MAX_COMPARED = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def find_nearest_name(
         for other in sorted(names):
             if other in ranked or other == name or abs(len(other) - len(name)) > most:
                 continue
-            if compared >= _MOST_COMPARED:
+            if compared >= _MAX_COMPARED:
                 break
             compared += 1
             steps = compute_edit_distance(name, other)
@@ -290,7 +290,7 @@ def describe_replacement(module: str) -> str:
 def _explain_no_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name, module = found[1], found[2]
     message = f"The module '{module}' has no '{name}'."
-    home = _current_module(name)
+    home = _find_current_module(name)
     remedy = (
         f"Write: from {home} import {name}"
         if home is not None and home != module
@@ -299,7 +299,7 @@ def _explain_no_name(found: re.Match[str], around: ExceptionContext) -> tuple[st
     return "sandbox.import_missing", message, remedy
 
 
-def _current_module(name: str) -> str | None:
+def _find_current_module(name: str) -> str | None:
     """Return the module that now contains a name, e.g. `collections.abc` for Mapping; None if unknown."""
     return next((module for module, names in _HOMES.items() if name in names), None)
 

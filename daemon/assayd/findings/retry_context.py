@@ -18,7 +18,7 @@ from assayd.model.text_limits import RETRY_CONTEXT_BYTES, RETRY_FINDINGS, shorte
 _FIELD_CHARS = 1500
 _QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
-_MOST_LINES = 20
+_MAX_LINES = 20
 _REMINDERS = "\n\nKeep in mind:\n"
 
 
@@ -71,8 +71,8 @@ def _format_lines(group: Sequence[Finding]) -> str | None:
     lines = sorted({f.line for f in group if f.line is not None})
     if len(lines) < 2:
         return f"line {lines[0]}" if lines else None
-    shown = ", ".join(map(str, lines[:_MOST_LINES]))
-    more = len(lines) - _MOST_LINES
+    shown = ", ".join(map(str, lines[:_MAX_LINES]))
+    more = len(lines) - _MAX_LINES
     return f"lines {shown}" + (f" and {more} more" if more > 0 else "")
 
 

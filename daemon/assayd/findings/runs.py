@@ -25,7 +25,7 @@ from assayd.findings.network_rules import WORDINGS, NetworkRule, suggest_network
 from assayd.findings.source_text import get_snippet
 from assayd.guest_results import CompileFailure, RaisedException
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.run import Cause, PolicyEvent, RunResult, UnitEnd, UnitResult
+from assayd.model.run import Cause, PolicyEvent, RunResult, UnitEndReason, UnitResult
 from assayd.model.text_limits import shorten_text
 
 _LINES = 5
@@ -160,7 +160,7 @@ def compile_error_finding(record: CompileFailure, text: str) -> Finding:
     )
 
 
-def no_function_finding(function: str) -> Finding:
+def missing_function_finding(function: str) -> Finding:
     """Return the finding for source that ran without defining the function."""
     return Finding(
         rule=NO_FUNCTION_RULE.id,
@@ -198,7 +198,7 @@ def iter_event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str,
             file=file if place is not None else None,
             line=event.line if place is not None else None,
             snippet=place,
-            suggestion=_event_hint(event),
+            suggestion=_get_event_hint(event),
             subject=event.detail if known else None,
         )
     if observed:
@@ -264,7 +264,7 @@ def _describe_event(event: PolicyEvent) -> str:
     return f"Recorded only: {what}; the policy doesn't list it."
 
 
-def _event_hint(event: PolicyEvent) -> str | None:
+def _get_event_hint(event: PolicyEvent) -> str | None:
     """Return the fix for a policy event, if there is one; network rules have separate wordings."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
@@ -286,8 +286,8 @@ _MOST_OF_IT = 0.5
 _NOTICEABLE = 0.02
 """The share of computing from which a unit that waited for a processor may be in an endless loop."""
 _LOOP = re.compile(r"\s*while\b")
-_MOST_LOOPS = 3
-_MOST_LINES = 5000
+_MAX_LOOPS = 3
+_MAX_LINES = 5000
 """Loops are shown only for shorter sources: each unit that timed out scans all lines."""
 _THREADS = (
     "A running thread keeps the program from ending. Stop it (put None into its queue), "
@@ -325,7 +325,7 @@ def suggest_timeout_fix(unit: UnitResult) -> str:
 
 
 def _format_limit(unit: UnitResult) -> str:
-    whole = unit.end is UnitEnd.INTERRUPTED
+    whole = unit.end is UnitEndReason.INTERRUPTED
     limit_s = unit.outcome.evidence.get("timeout_s" if whole else "limit_s")
     said = f" {limit_s:.3g} s" if isinstance(limit_s, float | int) else " of the unit" * (not whole)
     return f"limit of the whole attempt{',' * bool(said)}{said}" if whole else f"limit{said}"
@@ -355,20 +355,22 @@ def _iter_time_shares(unit: UnitResult) -> Iterator[TimeShare]:
             yield part
 
 
-def name_endless_parts(finding: Finding, text: str) -> Finding:
+def point_to_endless_loops(finding: Finding, text: str) -> Finding:
     """Add the parts of a Python source that can run endlessly: its `while` loops or its threads."""
     if finding.suggestion == WAITING and "threading.Thread(" in text:
         return replace(finding, suggestion=_THREADS)
-    if text.count("\n") >= _MOST_LINES:
+    if text.count("\n") >= _MAX_LINES:
         return finding
-    return name_loops(finding, text, [n for n, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)])
+    return point_to_loops(
+        finding, text, [n for n, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)]
+    )
 
 
-def name_loops(finding: Finding, text: str, lines: Sequence[int]) -> Finding:
+def point_to_loops(finding: Finding, text: str, lines: Sequence[int]) -> Finding:
     """Name the loops on `lines` of `text` as the first cause, and place the finding at the only one."""
     if not lines and finding.suggestion == SLOWED:
         return replace(finding, suggestion=STARVED)
-    if not 0 < len(lines) <= _MOST_LOOPS:
+    if not 0 < len(lines) <= _MAX_LOOPS:
         return finding
     one = len(lines) == 1
     line = lines[0] if one else None

@@ -36,8 +36,8 @@ from assayd.findings.runs import (
     describe_limit,
     exception_finding,
     iter_event_findings,
-    name_endless_parts,
-    no_function_finding,
+    missing_function_finding,
+    point_to_endless_loops,
     quote_stderr_end,
     timeout_finding,
 )
@@ -93,9 +93,9 @@ def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) 
         return JudgedUnit(case=case, findings=events, value=record.value, again=record.again)
     if has_errors(events) and (unit.outcome.cause in _MAY_HOLD_A_RECORD):
         refused = next(event for event in events if event.is_error)
-        return JudgedUnit(case=_failed_case(unit, record, refused.message), findings=events)
+        return JudgedUnit(case=_build_failed_case(unit, record, refused.message), findings=events)
     finding = _failure_finding(unit, record, text, function)
-    return JudgedUnit(case=_failed_case(unit, record, finding.message), findings=(*events, finding))
+    return JudgedUnit(case=_build_failed_case(unit, record, finding.message), findings=(*events, finding))
 
 
 def build_case(unit: UnitResult, status: CaseStatus, message: str | None, value: JsonValue = None) -> Case:
@@ -126,16 +126,16 @@ def _failure_finding(unit: UnitResult, record: Record | None, text: str, functio
         case CompileFailure():
             return compile_error_finding(record, text)
         case MissingFunction():
-            return no_function_finding(function)
+            return missing_function_finding(function)
         case _ if unit.outcome.completed:
             return cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not the record of a call")
         case _ if unit.outcome.cause is Cause.TIMEOUT:
-            return name_endless_parts(timeout_finding(unit, "The code"), text)
+            return point_to_endless_loops(timeout_finding(unit, "The code"), text)
         case _:
             return cause_finding(unit.outcome.cause, "The code", describe_limit(unit))
 
 
-def _failed_case(unit: UnitResult, record: Record | None, message: str) -> Case:
+def _build_failed_case(unit: UnitResult, record: Record | None, message: str) -> Case:
     at_fault = isinstance(record, ReturnedValue | RaisedException | CompileFailure | MissingFunction)
     case = build_case(unit, CaseStatus.FAILED if at_fault else CaseStatus.ERROR, message)
     if not isinstance(record, RaisedException):
@@ -149,12 +149,12 @@ def _failed_case(unit: UnitResult, record: Record | None, message: str) -> Case:
     )
 
 
-_MOST_RAISED = 100
+_MAX_RAISED = 100
 """Maximum distinct exceptions of an attempt with their own finding; the others share one."""
 _MORE_RAISED = Finding(
     rule=RAISED_RULE.id,
     category="runtime",
-    message=f"The code raised more than {_MOST_RAISED} different exceptions.",
+    message=f"The code raised more than {_MAX_RAISED} different exceptions.",
     layer=Layer.RUNTIME,
     suggestion="The cases have the other exceptions. Fix the ones above first.",
 )
@@ -209,7 +209,7 @@ class RepeatedCallJudge:
             line=result.line,
         )
         key = (result.error_type, result.line)
-        if key not in self._raised and len(self._raised) < _MOST_RAISED:
+        if key not in self._raised and len(self._raised) < _MAX_RAISED:
             self._raised[key] = exception_finding(result, self._text)
         return JudgedUnit(case=case, findings=(self._raised.get(key, _MORE_RAISED),))
 
@@ -268,14 +268,14 @@ def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str =
     return JudgedUnit(case=case, findings=(finding,))
 
 
-def own_exit_code(unit: UnitResult) -> int | None:
+def get_own_exit_code(unit: UnitResult) -> int | None:
     """Return the exit code of a process that exited by itself; otherwise None."""
     status = unit.wait_status
     return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
 
 
 def _build_case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
-    return replace(build_case(unit, status, message), exit_code=own_exit_code(unit))
+    return replace(build_case(unit, status, message), exit_code=get_own_exit_code(unit))
 
 
 def _exec_finding(unit: UnitResult, program: str) -> Finding:
@@ -283,7 +283,7 @@ def _exec_finding(unit: UnitResult, program: str) -> Finding:
     if cause is Cause.EXITED_NONZERO:
         if unit.results:
             return _not_executed_finding(unit.results[0], program)
-        found = cause_finding(cause, "The program", f"exit code {own_exit_code(unit)}")
+        found = cause_finding(cause, "The program", f"exit code {get_own_exit_code(unit)}")
         return replace(found, context=quote_stderr_end(unit.stderr.text()))
     if cause is Cause.TIMEOUT:
         return timeout_finding(unit, "The program")
@@ -363,15 +363,15 @@ def _python_failure_finding(
         case CompileFailure():
             return compile_error_finding(record, around.text)
         case _ if cause is Cause.EXITED_NONZERO:
-            found = cause_finding(cause, what, f"exit code {own_exit_code(unit)}")
-            return replace(found, suggestion=_exit_status_hint(unit, around.text))
+            found = cause_finding(cause, what, f"exit code {get_own_exit_code(unit)}")
+            return replace(found, suggestion=_suggest_exit_status_fix(unit, around.text))
         case _ if cause is Cause.TIMEOUT:
-            return name_endless_parts(timeout_finding(unit, what), around.text)
+            return point_to_endless_loops(timeout_finding(unit, what), around.text)
         case _:
             return cause_finding(cause, what, describe_limit(unit))
 
 
-def _exit_status_hint(unit: UnitResult, text: str) -> str:
+def _suggest_exit_status_fix(unit: UnitResult, text: str) -> str:
     """Return the fix for a program with an exit status other than 0."""
     said = unit.stderr.text()
     if _ARGUMENTS.search(said):

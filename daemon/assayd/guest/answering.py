@@ -10,7 +10,7 @@ import sys
 
 from . import builtin_names
 from .failures import ShownText, clean_text, told
-from .peer import InvalidPeerMessage, Peer, PeerExited
+from .peer import InvalidPeerMessage, Peer, PeerExitedError
 from .transfer import MessageEncoder, TransferError
 
 TYPE_CHECKING = False
@@ -27,8 +27,8 @@ builtin_names.isolate_builtins(globals())
 
 MODULE = "solution"
 CODE, CONTEXT = "solution.py", "context.py"
-_MOST_NAMES = 500
-_MOST_BASES = 20
+_MAX_NAMES = 500
+_MAX_BASES = 20
 NOT_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt)
 """Would end a loop, a generator or the whole run of the tests in silence, so they arrive as RuntimeError."""
 _STOPPING = frozenset({"__next__", "send", "throw"})
@@ -61,7 +61,7 @@ def serve_solution(document: Mapping[str, object], policy: RuntimePolicy, readin
         try:
             _, asked = peer.receive()
             peer.answer(asked)
-        except (PeerExited, InvalidPeerMessage):
+        except (PeerExitedError, InvalidPeerMessage):
             return
 
 
@@ -96,7 +96,7 @@ def _number_definitions(module: ModuleType, entry: str, peer: Peer) -> list[obje
     offered: list[object] = []
     for name, value in list(module.__dict__.items()):
         described = _describe_value(value) if type(name) is str else None
-        public = name == entry or (name[:1] != "_" and len(offered) < _MOST_NAMES)
+        public = name == entry or (name[:1] != "_" and len(offered) < _MAX_NAMES)
         if not public or described is None or described[0] not in {"function", "class"}:
             continue
         if type(value) is type(sys) or (name != entry and value in peer.classes.values()):
@@ -119,7 +119,7 @@ def _describe_value(value: Any, kept: bool = False) -> tuple[str, list[str]] | N
 
 
 def _list_qualified_names(kinds: tuple[type, ...]) -> list[str]:
-    return [name[:100] for kind in kinds[:_MOST_BASES] if type(name := _qualname(kind)) is str]
+    return [name[:100] for kind in kinds[:_MAX_BASES] if type(name := _qualname(kind)) is str]
 
 
 def _make_callback(peer: Peer, number: int, _: str, names: list[str]) -> Callable[..., object]:

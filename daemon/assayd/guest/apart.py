@@ -26,8 +26,8 @@ else:
     import _signal as signal
 
 _READ_BYTES = 64 * 1024
-_MOST_UNSENT = 16 * 2**20
-_MOST_BYTES = 64 * 2**20
+_MAX_UNSENT = 16 * 2**20
+_MAX_BYTES = 64 * 2**20
 """What one side may send in one test."""
 _FROM_TESTS = frozenset({"ask", "answer"})
 _FROM_SOLUTION = frozenset({"ready", "broken", "ask", "answer"})
@@ -122,7 +122,7 @@ class TestSession:
             if end is self._tests and not more:
                 self._send_ended()
             return
-        if end is not self._turn or header["type"] not in end.kinds or end.taken > _MOST_BYTES:
+        if end is not self._turn or header["type"] not in end.kinds or end.taken > _MAX_BYTES:
             raise FrameError("out of turn")
         if not more:
             self._turn, self._since_s = other, self._clock_s()
@@ -131,7 +131,7 @@ class TestSession:
     def _queue_frame(self, end: _ProcessEndpoint, header: Header, body: bytes) -> None:
         idle = not end.unsent
         end.unsent += encode_frame(header, body)
-        if len(end.unsent) > _MOST_UNSENT:
+        if len(end.unsent) > _MAX_UNSENT:
             raise FrameError("too much")
         if idle:
             self._write_pending(end)

@@ -47,14 +47,14 @@ _collected: dict[str, dict[str, object]] = {}
 
 def collect_builtins() -> None:
     """Collect the built-in names in advance, because this writes to each name's memory page."""
-    _collected.update((kind, _collect(kind)) for kind in _LEFT_OUT)
+    _collected.update((kind, _collect_names(kind)) for kind in _LEFT_OUT)
 
 
-def _collect(kind: str) -> dict[str, object]:
+def _collect_names(kind: str) -> dict[str, object]:
     return {name: value for name, value in vars(builtins).items() if name not in _LEFT_OUT[kind]}
 
 
-def guest_builtins(
+def build_guest_builtins(
     kind: str, guarded_import: Callable[..., object], guarded: Mapping[str, Callable[..., object]]
 ) -> dict[str, object]:
     """Return a new dictionary of built-in names with a guarded importer.
@@ -68,14 +68,14 @@ def guest_builtins(
     """
     if kind not in _LEFT_OUT:
         raise ValueError(f"builtins must be 'safe' or 'full', not {kind!r}")
-    names = _collected.pop(kind, None) or _collect(kind)
-    names["__import__"] = make_opaque(guarded_import)
+    names = _collected.pop(kind, None) or _collect_names(kind)
+    names["__import__"] = hide_closure(guarded_import)
     if kind == "safe":
-        names.update((name, make_opaque(function)) for name, function in guarded.items())
+        names.update((name, hide_closure(function)) for name, function in guarded.items())
     return names
 
 
-def make_opaque(function: Callable[..., _T]) -> Callable[..., _T]:
+def hide_closure(function: Callable[..., _T]) -> Callable[..., _T]:
     """Wrap a function so that its module and closure aren't accessible as attributes.
 
     The wrapper is a cache of size 0, which calls the function every time and stores nothing.

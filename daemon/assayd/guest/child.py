@@ -24,9 +24,9 @@ from atexit import _run_exitfuncs
 from gc import collect
 
 from . import builtin_names, kernel, substitutes
-from .failures import exception_message
+from .failures import get_exception_message
 from .policy import RuntimePolicy
-from .processes import UnconfinedChild
+from .processes import UnconfinedChildError
 from .programs import Context
 from .reporter import Reporter
 from .seccomp import REPORT, add_isolation_rules, get_filters
@@ -70,7 +70,7 @@ class _NamespaceMark:
         self.names = names
 
 
-def newest_module() -> str:
+def find_newest_module() -> str:
     """Return the name of the most recently loaded module."""
     return next(reversed(_modules))
 
@@ -118,7 +118,7 @@ def _flush_streams() -> bool:
                 stream.flush()
         except BaseException as problem:  # noqa: BLE001 - the guest may have put anything there
             flushed = False
-            raised = f"{type_name(problem)}: {exception_message(problem)}"
+            raised = f"{type_name(problem)}: {get_exception_message(problem)}"
             said = f"Exception ignored when {name} was flushed: {raised}\n"
             with suppress(OSError):
                 _write(2, said.encode())
@@ -145,12 +145,12 @@ def _own_modules(newest: str, libraries: tuple[str, ...]) -> list[str]:
         if name == newest:
             break
         module = _modules[name]
-        if type(module) is _Module and not _is_of_image(module.__dict__, libraries):
+        if type(module) is _Module and not _are_image_modules(module.__dict__, libraries):
             own.append(name)
     return own
 
 
-def _is_of_image(names: _Names, libraries: tuple[str, ...]) -> bool:
+def _are_image_modules(names: _Names, libraries: tuple[str, ...]) -> bool:
     file = names.get("__file__")
     # Built-in modules have no file.
     return file.startswith(libraries) if type(file) is str else names.get("__spec__") is not None
@@ -169,7 +169,7 @@ def _delete_modules(modules: list[str]) -> None:
     for mark in marks:
         left = mark()
         if left is not None:
-            _unbind(left.names)
+            _unbind_names(left.names)
     collect()
 
 
@@ -184,7 +184,7 @@ def _mark_modules(modules: list[str]) -> Iterator[ref[_NamespaceMark]]:
         del module
 
 
-def _unbind(names: _Names) -> None:
+def _unbind_names(names: _Names) -> None:
     """Bind all names to None, beginning with names that start with one underscore."""
     for private_ones in (True, False):
         for name in list(names):
@@ -202,7 +202,7 @@ _BROKEN = 70
 _FAILED = 1
 _EXITS: Mapping[object, int] = {"returned": 0, "skipped": 0, "not_executed": 127}
 """Exit status by the status of a record; 127 is what a shell gives for a program that it cannot start."""
-_MOST_KILLABLE = b"1000"
+_MAX_KILLABLE = b"1000"
 CONFINED = b"c"
 """What a child writes to its report pipe, before all else, once it has given up its rights."""
 _RECURSION_LIMIT = 1000
@@ -280,7 +280,7 @@ def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
         kernel.forbid_new_privileges()
         kernel.load_filter(shared)
     except OSError as problem:
-        raise UnconfinedChild(f"the seccomp filter couldn't be loaded: {problem}") from problem
+        raise UnconfinedChildError(f"the seccomp filter couldn't be loaded: {problem}") from problem
     return True
 
 
@@ -316,14 +316,14 @@ class ProcessIsolation(Value):
 
 TESTS = ProcessIsolation(killable=b"500", writes=False)
 """A tests' process leaves nothing in files, and memory that runs out takes the solution before it."""
-SOLUTION = ProcessIsolation(killable=_MOST_KILLABLE, writes=True)
+SOLUTION = ProcessIsolation(killable=_MAX_KILLABLE, writes=True)
 
 
 def drop_privileges(confinement: Confinement, apart: ProcessIsolation | None) -> None:
     """Drop the privileges of this process that a child must not have."""
     for kind, value in confinement.rlimits:
         resource.setrlimit(kind, (value, value))
-    _make_killable(_MOST_KILLABLE if apart is None else apart.killable)
+    _make_killable(_MAX_KILLABLE if apart is None else apart.killable)
     os.environ.update(confinement.proxies)
     kernel.forbid_new_privileges()
     *shared, own = confinement.filters
@@ -354,7 +354,7 @@ def _run_request(told: bytearray, confinement: Confinement, programs: Mapping[st
     arguments: dict[str, object] = substitutes.loads(told)  # type: ignore[assignment]  # the daemon wrote it
     told.clear()
     if not int(has_input):
-        _empty_input()
+        _redirect_stdin_to_empty()
     program = programs[name]
     if program.IN_PYTHON:
         confinement.policy.install()
@@ -367,11 +367,11 @@ def _run_request(told: bytearray, confinement: Confinement, programs: Mapping[st
     context = Context(
         policy=confinement.policy, reporter=confinement.reporter, environment=confinement.environment
     )
-    newest = newest_module()
+    newest = find_newest_module()
     return _send_record(program.run(arguments, context), confinement, newest)
 
 
-def _empty_input() -> None:
+def _redirect_stdin_to_empty() -> None:
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, 0)
     os.close(null)

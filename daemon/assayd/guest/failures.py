@@ -28,12 +28,12 @@ else:
 
 builtin_names.isolate_builtins(globals())
 
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 _MOST_VALUE_CHARS = 160
-_MOST_ITEMS = 8
+_MAX_ITEMS = 8
 _MOST_DEPTH = 2
-_MOST_BITS = 128
-_MOST_SORTED = 50
+_MAX_BITS = 128
+_MAX_SORTED = 50
 _TEXT_CHARS = 60
 _BRACKETS: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}
 _PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath", "PurePath")
@@ -75,7 +75,7 @@ def render_line_values(problem: BaseException, texts: Texts) -> dict[str, str]:
             text = None if space is None or name[:2] == "__" else _render_value(space[name], 0)
             if text is not None:
                 found[name] = text if len(text) <= _MOST_VALUE_CHARS else f"{text[: _MOST_VALUE_CHARS - 1]}…"
-            if len(found) >= _MOST_NAMES:
+            if len(found) >= _MAX_NAMES:
                 break
     except BaseException:  # noqa: BLE001 - code of guest classes may have a part in it
         return {}
@@ -88,7 +88,7 @@ def _render_value(value: object, depth: int) -> str | None:
         return repr(value)
     if kind is int:
         bits = int.bit_length(value)  # type: ignore[arg-type]  # it is an int by its exact type
-        return repr(value) if bits <= _MOST_BITS else f"an int of {bits} bits"
+        return repr(value) if bits <= _MAX_BITS else f"an int of {bits} bits"
     if kind is str or kind is bytes:
         text: str | bytes = value  # type: ignore[assignment]  # as above
         return repr(text[:_TEXT_CHARS]) + "…" * (len(text) > _TEXT_CHARS)
@@ -104,12 +104,12 @@ def _render_items(value: object, kind: type, depth: int) -> str:
         return f"{brackets[0]}…{brackets[1]}" if value else brackets
     if kind is dict:
         known: dict[object, object] = value  # type: ignore[assignment]  # it is one by its exact type
-        pairs = list(dict.items(known))[:_MOST_ITEMS]
+        pairs = list(dict.items(known))[:_MAX_ITEMS]
         parts = [f"{_render_inner(key, depth)}: {_render_inner(item, depth)}" for key, item in pairs]
     else:
         items = list(value)  # type: ignore[call-overload]  # it is one of the four
-        parts = [_render_inner(item, depth) for item in items[:_MOST_SORTED]]
-        parts = (sorted(parts) if brackets == "{}" else parts)[:_MOST_ITEMS]
+        parts = [_render_inner(item, depth) for item in items[:_MAX_SORTED]]
+        parts = (sorted(parts) if brackets == "{}" else parts)[:_MAX_ITEMS]
     count = len(value)  # type: ignore[arg-type]  # as above
     more = f", … {count} in all" if count > len(parts) else ""
     return f"{brackets[0]}{', '.join(parts)}{more}{brackets[1]}"
@@ -134,8 +134,8 @@ def _render_special(value: object, kind: type) -> str | None:
     return None
 
 
-_MOST_DICTS = 20
-_MOST_KEYS = 1000
+_MAX_DICTS = 20
+_MAX_KEYS = 1000
 _namespace = type.__dict__["__dict__"].__get__
 _ModuleType = type(sys)
 _CANNOT_IMPORT = ("cannot import name ", " from ")
@@ -176,13 +176,13 @@ def _find_nested_key(key: str, problem: BaseException, texts: Texts) -> str | No
     frame, line = place
     for name in dict.fromkeys(iter_names(line)):
         value = frame.f_locals.get(name, frame.f_globals.get(name))
-        for outer, inner in list(dict.items(value))[:_MOST_DICTS] if type(value) is dict else ():
+        for outer, inner in list(dict.items(value))[:_MAX_DICTS] if type(value) is dict else ():
             if type(outer) is str and type(inner) is dict and dict.__contains__(inner, key):
-                return f"{name}[{outer!r}][{key!r}]"[:_MOST_MEANT]
+                return f"{name}[{outer!r}][{key!r}]"[:_MAX_MEANT]
     return None
 
 
-_MOST_MEANT = 60
+_MAX_MEANT = 60
 
 
 def _find_key_with_affix(key: str, keys: list[str]) -> tuple[str, bool] | None:
@@ -236,7 +236,7 @@ def _iter_visible_keys(problem: BaseException, texts: Texts) -> Iterator[str]:
     for value in values:
         for one in _iter_dicts(value):
             seen += 1
-            if seen > _MOST_DICTS:
+            if seen > _MAX_DICTS:
                 return
             yield from _iter_string_keys(one)
 
@@ -245,19 +245,19 @@ def _iter_dicts(value: object, depth: int = 0) -> Iterator[Mapping[object, objec
     """Yield a dict, and the dicts that it or a list contains, up to two levels deep."""
     if is_real_subclass(value, dict):
         yield value
-        inner = list(dict.values(value))[:_MOST_DICTS] if dict.__len__(value) <= _MOST_KEYS else []
+        inner = list(dict.values(value))[:_MAX_DICTS] if dict.__len__(value) <= _MAX_KEYS else []
     elif is_real_subclass(value, list) or is_real_subclass(value, tuple):
         inner = list(value)[:3] if type(value) in (list, tuple) else []
     else:
         fields = object.__getattribute__(value, "__dict__") if _has_fields(value) and depth == 0 else None
-        inner = list(dict.values(fields))[:_MOST_DICTS] if type(fields) is dict else []
+        inner = list(dict.values(fields))[:_MAX_DICTS] if type(fields) is dict else []
     if depth < 2:
         for one in inner:
             yield from _iter_dicts(one, depth + 1)
 
 
 def _iter_string_keys(one: Mapping[object, object]) -> Iterator[str]:
-    if is_real_subclass(one, dict) and dict.__len__(one) <= _MOST_KEYS:
+    if is_real_subclass(one, dict) and dict.__len__(one) <= _MAX_KEYS:
         yield from (key for key in dict.keys(one) if type(key) is str)
 
 
@@ -270,14 +270,21 @@ class ShownText:
         self.name, self.text = name, text
 
 
-__all__ = ["ShownText", "clean_text", "exception_message", "record_compile_error", "record_exception", "told"]
+__all__ = [
+    "ShownText",
+    "clean_text",
+    "get_exception_message",
+    "build_compile_error_record",
+    "build_exception_record",
+    "told",
+]
 
 _MAX_MESSAGE = 4096
 _MAX_FRAMES = 20
 _MAX_LINE = 400
 
 
-def record_exception(problem: BaseException, *, filename: str, source: str, phase: str) -> Record:
+def build_exception_record(problem: BaseException, *, filename: str, source: str, phase: str) -> Record:
     """Return the record of an uncaught exception when only one text was submitted.
 
     Args:
@@ -298,7 +305,7 @@ def told(problem: BaseException, texts: Texts) -> Record:
         **({"values": {name: clean_text(text) for name, text in values.items()}} if values else {}),
         **({} if meant is None else {"meant": meant[0], "certain": meant[1]}),
         "error_type": type_name(problem),
-        "message": exception_message(problem),
+        "message": get_exception_message(problem),
         "file": None if code is None else texts[code.co_filename].name,
         "line": line,
         "traceback": _format_traceback(problem, places, texts),
@@ -306,19 +313,19 @@ def told(problem: BaseException, texts: Texts) -> Record:
     }
 
 
-def record_compile_error(problem: BaseException) -> Record:
+def build_compile_error_record(problem: BaseException) -> Record:
     """Return the record of a compiler error; line and column are counted from 1, or None if unknown."""
     syntax = problem if isinstance(problem, SyntaxError) else None
     return {
         "status": "not_compiled",
         "error_type": type_name(problem),
-        "message": exception_message(problem) if syntax is None else clean_text(syntax.msg),
+        "message": get_exception_message(problem) if syntax is None else clean_text(syntax.msg),
         "line": None if syntax is None else syntax.lineno,
         "column": None if syntax is None else syntax.offset,
     }
 
 
-def exception_message(problem: BaseException) -> str:
+def get_exception_message(problem: BaseException) -> str:
     """Return the exception's text, or a substitute if code of its class fails."""
     try:
         text = str(problem)
@@ -351,7 +358,7 @@ def _format_traceback(problem: BaseException, places: list[tuple[int, CodeType]]
     if len(shown) > _MAX_FRAMES:
         half = _MAX_FRAMES // 2
         shown[half:-half] = [f"  [… {len(shown) - _MAX_FRAMES} frames omitted …]"]
-    last = f"{type_name(problem)}: {exception_message(problem)}".removesuffix(": ")
+    last = f"{type_name(problem)}: {get_exception_message(problem)}".removesuffix(": ")
     return "\n".join(["Traceback (most recent call last):", *shown, last])
 
 

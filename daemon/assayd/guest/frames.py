@@ -21,7 +21,7 @@ _LENGTHS_BYTES = 8
 
 WINDOW = 128 * 1024
 """How much each end of a relayed stream may send before the other has taken anything of it."""
-LEAST_COST = 1024
+MIN_COST = 1024
 """What the smallest piece of a relayed stream counts for: each costs the other end a frame."""
 
 Header = dict[str, object]
@@ -42,9 +42,9 @@ def encode_frame(header: Header, body: bytes = b"") -> bytes:
     return b"".join((len(head).to_bytes(4, "big"), len(body).to_bytes(4, "big"), head, body))
 
 
-def window_cost(piece: bytes) -> int:
+def compute_window_cost(piece: bytes) -> int:
     """Return the number of bytes that a piece of a relayed stream uses of the window."""
-    return max(len(piece), LEAST_COST)
+    return max(len(piece), MIN_COST)
 
 
 def split_into_bodies(content: bytes, size: int = MAX_BODY) -> Iterator[bytes]:

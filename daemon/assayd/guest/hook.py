@@ -19,7 +19,7 @@ from os import O_ACCMODE, O_RDONLY, getcwd, getpid
 from sys import _getframe
 
 from . import builtin_names
-from .builtin_names import make_opaque
+from .builtin_names import hide_closure
 from .substitutes import Value
 from .values import is_real_subclass, type_name
 
@@ -63,7 +63,7 @@ class FrameClassifier:
         self.looking: set[int] = set()
         """Threads that inspect frames, which raises audit events itself."""
         self.work = work_path.rstrip("/") + "/"
-        self.libraries = tuple(_library_folders(self.work))
+        self.libraries = tuple(_list_library_folders(self.work))
         self._trusted = ("<frozen ", *self.libraries)
 
     def locate(self, frame: FrameType | None) -> CallerLocation:
@@ -105,7 +105,7 @@ class FrameClassifier:
         return None, None
 
 
-def _library_folders(work: str) -> list[str]:
+def _list_library_folders(work: str) -> list[str]:
     ours = os.path.dirname(os.path.abspath(__file__))
     folders = [os.path.dirname(os.__file__), ours, *sys.path]
     found = {os.path.abspath(folder) + "/" for folder in folders if os.path.isabs(folder)}
@@ -336,4 +336,4 @@ def block_os_exit(places: FrameClassifier, reporter: Reporter) -> None:
         reporter.event("os._exit", "os._exit", allowed=False, enforced=True, file=place.file, line=place.line)
         raise PermissionError("os._exit is not allowed by the policy: let the code end by itself")
 
-    os._exit = posix._exit = make_opaque(refuse)
+    os._exit = posix._exit = hide_closure(refuse)

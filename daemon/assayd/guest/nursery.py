@@ -95,7 +95,7 @@ def _serve_forks(control: int, confinement: child.Confinement, document: bytes, 
     """Fork one solution after another until the runner has exited. This call never returns."""
     status = _BROKEN
     try:
-        control, work = _close_others(control, work)
+        control, work = _close_other_descriptors(control, work)
         orders = _socket.socket(fileno=control)
         serial = 0
         gc.freeze()
@@ -114,7 +114,7 @@ def _serve_forks(control: int, confinement: child.Confinement, document: bytes, 
         os._exit(status)
 
 
-def _close_others(control: int, work: int) -> tuple[int, int]:
+def _close_other_descriptors(control: int, work: int) -> tuple[int, int]:
     """Close every descriptor except the given two; return the new numbers of these two."""
     os.setsid()
     kept = [os.dup(one) for one in (control, work)]
@@ -147,7 +147,7 @@ def _run_solution(
     """Turn this fork into a solution's process, and run it. This call never returns."""
     status = _BROKEN
     try:
-        stdin, stdout, stderr, report, calls, answers = _duplicate_above(passed)
+        stdin, stdout, stderr, report, calls, answers = _duplicate_descriptors(passed)
         child.detach_from_runner(
             child.Descriptors(
                 stdin=stdin,
@@ -174,6 +174,6 @@ def _run_solution(
         child.leave(status)
 
 
-def _duplicate_above(passed: tuple[int, ...]) -> tuple[int, ...]:
+def _duplicate_descriptors(passed: tuple[int, ...]) -> tuple[int, ...]:
     """Return copies of descriptors whose numbers are above those of a child's descriptors."""
     return tuple(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, REPORT + _PASSED) for one in passed)

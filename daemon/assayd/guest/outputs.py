@@ -96,7 +96,7 @@ class OutputCollector:
                 return
             os.chmod(name, 0o700, dir_fd=folder)
             yield from self._walk(os.open(name, _DIRECTORY, dir_fd=folder), f"{path}/", depth + 1)
-        elif self._is_wanted(path) and not (stat.S_ISREG(mode) and self._is_known(folder, name, path)):
+        elif self._is_wanted(path) and not (stat.S_ISREG(mode) and self._is_unchanged(folder, name, path)):
             if (problem := self._find_problem(path, mode)) is not None:
                 self._record_dropped(path, problem)
             else:
@@ -107,7 +107,7 @@ class OutputCollector:
             return False
         return any(pattern.matches(path) for pattern in self._wanted)
 
-    def _is_known(self, folder: int, name: str, path: str) -> bool:
+    def _is_unchanged(self, folder: int, name: str, path: str) -> bool:
         """Return whether a regular file still has the content with which it was staged."""
         staged = self._known.get(path)
         if staged is None:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 builtin_names.isolate_builtins(globals())
 
-MOST_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20
 """The size of one message."""
 _READ_BYTES = 64 * 1024
-_MOST_DEEP = 50
+_MAX_NESTING = 50
 
 Raised = dict[str, object]
 
 
-class PeerExited(Exception):
+class PeerExitedError(Exception):
     """An exception raised when the peer has exited; the message is the reason."""
 
 
@@ -89,7 +89,7 @@ class Peer:
             self.kept.append(value)
         return number
 
-    def register_proxy(self, number: int, value: object) -> None:
+    def register_proxy_object(self, number: int, value: object) -> None:
         """Register a proxy for the peer's value with this number."""
         self._theirs[number] = value
         self._their_numbers[id(value)] = number
@@ -132,7 +132,7 @@ class Peer:
             body = substitutes.serialize_json(content)
         except (TypeError, ValueError, RecursionError) as problem:
             raise TransferError(f"a value can't be transferred: {problem}") from None
-        if len(body) > MOST_BYTES:
+        if len(body) > MAX_BYTES:
             raise TransferError(f"a value of {len(body)} bytes is too large to be transferred")
         parts = list(split_into_bodies(body))
         for number, part in enumerate(parts, 1):
@@ -141,7 +141,7 @@ class Peer:
                 while rest:
                     rest = rest[write(self._writing, rest) :]
             except BrokenPipeError:
-                raise PeerExited("it has ended") from None
+                raise PeerExitedError("it has ended") from None
 
     def receive(self) -> tuple[str, object]:
         """Return the next message. Raises: PeerGone, PeerFault."""
@@ -149,9 +149,9 @@ class Peer:
         while True:
             header, part = self._read_frame()
             if header["type"] == "ended":  # sent by the runner, perhaps in the middle of a message
-                raise PeerExited(str(substitutes.loads(part)))
+                raise PeerExitedError(str(substitutes.loads(part)))
             body += part
-            if len(body) > MOST_BYTES or (kind and header["type"] != kind):
+            if len(body) > MAX_BYTES or (kind and header["type"] != kind):
                 raise InvalidPeerMessage("a message that is too large, or mixed up")
             kind = str(header["type"])
             if header.get("more") is not True:
@@ -166,7 +166,7 @@ class Peer:
         while not self._waiting:
             content = read(self._reading, _READ_BYTES)
             if not content:
-                raise PeerExited("it has ended")
+                raise PeerExitedError("it has ended")
             self._waiting = list(self._decoder.feed(content))
         return self._waiting.pop(0)
 
@@ -186,7 +186,7 @@ class Peer:
             raise ValueError("no handle")
         if number not in self._theirs:
             found = self._represent(self, number, kind, [name for name in names if type(name) is str])
-            self.register_proxy(number, found)
+            self.register_proxy_object(number, found)
         return self._theirs[number]
 
     def _perform_request(
@@ -199,7 +199,7 @@ class Peer:
             if operation == "call" and issubclass(type(value), type) and type(made) is value:
                 self.keep(made)  # a requested instance stays an instance, whatever its base class
             return made, None
-        except (PeerExited, InvalidPeerMessage):
+        except (PeerExitedError, InvalidPeerMessage):
             raise
         except BaseException as problem:  # noqa: BLE001 - foreign code, which may raise whatever it likes
             return None, self._explain(problem, operation, name)
@@ -251,7 +251,7 @@ class Peer:
 
 
 def _check_depth(deep: int) -> None:
-    if deep > _MOST_DEEP:
+    if deep > _MAX_NESTING:
         raise RecursionError("calls between tests and solution are nested too deeply")
 
 

@@ -36,7 +36,7 @@ from types import (
 )
 
 from . import builtin_names
-from .builtin_names import guest_builtins, make_opaque
+from .builtin_names import build_guest_builtins, hide_closure
 from .hook import AuditHook, FrameClassifier, HookRules, block_os_exit
 from .values import is_real_subclass
 
@@ -91,7 +91,7 @@ class ImportGuard:
         self._on_import: Callable[[], bool] | None = None
         self._named_before: set[str] = set()
 
-    def call_until_true(self, look: Callable[[], bool]) -> None:
+    def call_after_imports(self, look: Callable[[], bool]) -> None:
         """Call this function after each import by guest code until it returns True."""
         self._on_import = look
 
@@ -101,7 +101,7 @@ class ImportGuard:
 
         self._import_statement = opmap["IMPORT_NAME"]
 
-    def start_judging_names(self) -> None:
+    def start_checking_names(self) -> None:
         """Judge modules that are imported by name from now on; earlier names aren't guest code's choice."""
         self._begun = True
 
@@ -141,20 +141,20 @@ class ImportGuard:
         by_c = type(fromlist) is list and not fromlist
         stated = by_c or caller.f_code.co_code[caller.f_lasti] == self._import_statement
         if not level and not stated:
-            self._judge_by_name(str.__str__(name), caller)
+            self._check_import_by_name(str.__str__(name), caller)
         return _real_import(*asked)
 
     def import_by_name(self, name: str, package: str | None = None, level: int = 0) -> object:
         """Import a module for ``importlib.import_module``. Raises: ImportError, if it is refused."""
         if not level:
-            self._judge_by_name(str.__str__(name), _getframe(1))
+            self._check_import_by_name(str.__str__(name), _getframe(1))
         return _real_by_name(name, package, level)
 
-    def _judge_by_name(self, name: str, caller: FrameType) -> None:
+    def _check_import_by_name(self, name: str, caller: FrameType) -> None:
         """Judge an import whose name isn't part of an import statement."""
         place, asking = self._places.locate(caller), self._places.skip_import_frames(caller)
-        module = _top_module(str(asking.f_globals.get("__name__")))
-        own = self._places.is_library(asking) and module in {_top_module(name), _OURS}
+        module = _get_top_level_module(str(asking.f_globals.get("__name__")))
+        own = self._places.is_library(asking) and module in {_get_top_level_module(name), _OURS}
         if own or name in _PATCHED_BY_TESTS or name in self._named_before:
             return
         if self._begun:
@@ -169,14 +169,14 @@ class ImportGuard:
         wanted = tuple(str.__str__(item) for item in fromlist or ())
         name = str.__str__(name)
         if name not in _FREE and not (by_c and name in _IMPORTED_BY_C):
-            self._judge(_absolute_name(name, names, level), wanted, self._places.locate(frame))
+            self._judge(_resolve_relative_name(name, names, level), wanted, self._places.locate(frame))
         found = _real_import(name, names, local_names, wanted, level)
         if self._on_import is not None and self._on_import():
             self._on_import = None
         return found
 
     def _judge(self, name: str, wanted: tuple[str, ...], place: CallerLocation) -> None:
-        for module, allowed in self._judge_names(name, wanted):
+        for module, allowed in self._check_names(name, wanted):
             refused = self._rules.enforce and not allowed
             self._reporter.event(
                 "import", module, allowed=allowed, enforced=refused, file=place.file, line=place.line
@@ -184,7 +184,7 @@ class ImportGuard:
             if refused:
                 raise ImportError(f"import of {module!r} is not allowed by the policy", name=module)
 
-    def _judge_names(self, name: str, wanted: tuple[str, ...]) -> list[tuple[str, bool]]:
+    def _check_names(self, name: str, wanted: tuple[str, ...]) -> list[tuple[str, bool]]:
         """Return the imported names (a module or its submodules), each with the policy's decision."""
         inner = [f"{name}.{item}" for item in wanted if item != "*"]
         if self.allows(name):
@@ -195,7 +195,7 @@ class ImportGuard:
         return [(name, False)]
 
 
-def _absolute_name(name: str, names: _Names, level: int) -> str:
+def _resolve_relative_name(name: str, names: _Names, level: int) -> str:
     """Return the module to which a relative import refers; if unknown, return the name with its dots."""
     if not level:
         return name
@@ -206,7 +206,7 @@ def _absolute_name(name: str, names: _Names, level: int) -> str:
     return ".".join([*parts[: len(parts) - level + 1], *([name] if name else [])])
 
 
-def _top_module(module: str) -> str:
+def _get_top_level_module(module: str) -> str:
     return module.partition(".")[0]
 
 
@@ -392,10 +392,10 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
 
     builder = getattr(dataclasses, "_FuncBuilder", None)
     if builder is not None:
-        builder.add_fn = make_opaque(_check_caller_fields(builder.add_fn, is_named, refuse))
+        builder.add_fn = hide_closure(_check_caller_fields(builder.add_fn, is_named, refuse))
     for name in _MAKERS if builder is None else filter(dataclasses.__dict__.__contains__, _MAKERS):
         setattr(
-            dataclasses, name, make_opaque(_check_arguments(getattr(dataclasses, name), is_named, refuse))
+            dataclasses, name, hide_closure(_check_arguments(getattr(dataclasses, name), is_named, refuse))
         )
     return True
 
@@ -444,7 +444,8 @@ class RuntimePolicy:
         self.attributes = AttributeGuard()
         guarded = self.attributes.guarded_functions()
         self._builtins = {
-            kind: guest_builtins(kind, self._imports.import_guarded, guarded) for kind in ("safe", "full")
+            kind: build_guest_builtins(kind, self._imports.import_guarded, guarded)
+            for kind in ("safe", "full")
         }
 
     @property
@@ -474,7 +475,7 @@ class RuntimePolicy:
     def _install_field_checks(self) -> None:
         places, reporter = self._places, self._reporter
         if not check_field_names(places, reporter):
-            self._imports.call_until_true(lambda: check_field_names(places, reporter))
+            self._imports.call_after_imports(lambda: check_field_names(places, reporter))
 
     def block_os_exit(self) -> None:
         """Refuse calls of ``os._exit`` in this process, so that the program always sends its record."""
@@ -482,7 +483,7 @@ class RuntimePolicy:
 
     def start_attributing(self) -> None:
         """Record that submitted code now begins to run; earlier operations aren't attributed to it."""
-        self._imports.start_judging_names()
+        self._imports.start_checking_names()
 
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:
         """Add the guarded importer to the interpreter's built-in names, and return these names.
@@ -495,6 +496,6 @@ class RuntimePolicy:
         """
         self._places.submitted.update(submitted)
         self._imports.share()
-        vars(builtins)["__import__"] = make_opaque(self._imports.import_shared)
-        vars(_frozen_importlib)["_gcd_import"] = make_opaque(self._imports.import_by_name)
+        vars(builtins)["__import__"] = hide_closure(self._imports.import_shared)
+        vars(_frozen_importlib)["_gcd_import"] = hide_closure(self._imports.import_by_name)
         return vars(builtins)

@@ -37,11 +37,11 @@ class ReapedProcess(Value):
     peak_memory_bytes: int
 
 
-class ProcessesRemain(RuntimeError):
+class ProcessesRemainError(RuntimeError):
     """An exception raised when killed processes didn't exit in time."""
 
 
-class UnconfinedChild(RuntimeError):
+class UnconfinedChildError(RuntimeError):
     """An exception raised when a child ended before it dropped its privileges and received its request."""
 
 
@@ -105,7 +105,7 @@ class DescendantProcesses:
     def kill_all(self) -> Iterator[ReapedProcess]:
         """Kill and reap all processes; yield the reaped processes.
 
-        SIGCHLD must be blocked. Raises: ProcessesRemain, if processes remain after a few seconds.
+        SIGCHLD must be blocked. Raises: ProcessesRemainError, if processes remain after a few seconds.
         """
         end = time.monotonic() + _REAP_LIMIT_S
         while not self.has_no_processes():
@@ -113,7 +113,7 @@ class DescendantProcesses:
             yield from self.reap()
             signal.sigtimedwait({signal.SIGCHLD}, _REAP_TURN_S)
             if time.monotonic() > end:
-                raise ProcessesRemain(f"{self.count()} processes do not go away")
+                raise ProcessesRemainError(f"{self.count()} processes do not go away")
 
     def _kill_once(self) -> None:
         if self._is_init and not self._spared:

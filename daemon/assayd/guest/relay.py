@@ -14,7 +14,7 @@ import socket
 import struct
 from collections import deque
 
-from .frames import LEAST_COST, WINDOW, window_cost
+from .frames import MIN_COST, WINDOW, compute_window_cost
 from .requests import InvalidRequest, RelayCaps, get
 from .substitutes import READ, WRITE, suppress
 
@@ -126,7 +126,7 @@ class GuestRelay:
                 return
             case other:
                 raise InvalidRequest(f"{other} was not expected")
-        self._transfer(connection)
+        self._transfer_data(connection)
 
     def _listen(self) -> None:
         if self._listener is not None and not self._listening:
@@ -188,9 +188,9 @@ class GuestRelay:
     def _on_ready(self, connection: _Connection) -> None:
         # Its descriptor may belong to another connection by now.
         if self._connections.get(connection.number) is connection:
-            self._transfer(connection)
+            self._transfer_data(connection)
 
-    def _transfer(self, connection: _Connection) -> None:
+    def _transfer_data(self, connection: _Connection) -> None:
         """Transfer all data that can be transferred now, in both directions."""
         try:
             self._write_unsent(connection)
@@ -206,7 +206,7 @@ class GuestRelay:
 
     def _write_unsent(self, connection: _Connection) -> None:
         if connection.unsent:
-            count = _or_none_if_blocking(lambda: connection.socket.send(connection.unsent)) or 0
+            count = _call_nonblocking(lambda: connection.socket.send(connection.unsent)) or 0
             del connection.unsent[:count]
             connection.taken += count
         if connection.taken >= _GRANT_BYTES:
@@ -216,12 +216,12 @@ class GuestRelay:
             connection.socket.shutdown(socket.SHUT_WR)
 
     def _read_available(self, connection: _Connection) -> None:
-        if connection.guest_ended or connection.credit < LEAST_COST:
+        if connection.guest_ended or connection.credit < MIN_COST:
             return
         most = min(connection.credit, _READ_BYTES)
-        content = _or_none_if_blocking(lambda: connection.socket.recv(most))
+        content = _call_nonblocking(lambda: connection.socket.recv(most))
         if content:
-            connection.credit -= window_cost(content)
+            connection.credit -= compute_window_cost(content)
             self._send_frame("stream_data", connection, content)
         elif content is not None:
             connection.guest_ended = True
@@ -229,7 +229,7 @@ class GuestRelay:
 
     def _update_events(self, connection: _Connection) -> None:
         """Watch the events for which the connection is ready; watch none while it waits for the daemon."""
-        reads = not connection.guest_ended and connection.credit >= LEAST_COST
+        reads = not connection.guest_ended and connection.credit >= MIN_COST
         events = reads * READ | bool(connection.unsent) * WRITE
         if events == connection.watched:
             return
@@ -252,7 +252,7 @@ class GuestRelay:
         self._send({"type": kind, "unit": self._unit, "stream": connection.number, **more}, body)
 
 
-def _or_none_if_blocking(move: Callable[[], _T]) -> _T | None:
+def _call_nonblocking(move: Callable[[], _T]) -> _T | None:
     """Call a socket function and return its result, or None if the call would block."""
     try:
         return move()

@@ -108,7 +108,7 @@ def read_attempt(header: Header) -> BeginFrame:
     )
 
 
-def read_unit(header: Header) -> UnitRequest:
+def parse_unit_request(header: Header) -> UnitRequest:
     """Parse the header of a `unit` frame. Raises: Fault."""
     deadline = header.get("deadline_s")
     if not isinstance(deadline, int | float) or isinstance(deadline, bool) or not deadline > 0:
@@ -124,7 +124,7 @@ def read_unit(header: Header) -> UnitRequest:
     )
 
 
-def read_path(header: Header) -> str:
+def parse_path_header(header: Header) -> str:
     """Return the path in a `file` header: normalized, relative and without ``..``. Raises: Fault."""
     return _check_path(get(header, "path", str))
 

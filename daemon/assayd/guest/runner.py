@@ -14,9 +14,9 @@ import time
 
 from . import kernel
 from .frames import PROTOCOL, FrameDecoder, FrameError, encode_frame
-from .processes import DescendantProcesses, ProcessesRemain, UnconfinedChild
+from .processes import DescendantProcesses, ProcessesRemainError, UnconfinedChildError
 from .programs import PROGRAMS, load_programs
-from .requests import InvalidRequest, get, get_strings, read_attempt, read_unit
+from .requests import InvalidRequest, get, get_strings, parse_unit_request, read_attempt
 from .startup import (
     create_text_streams,
     extract_environment,
@@ -32,7 +32,7 @@ from .startup import (
 from .substitutes import HANG_UP, READ, Selector, suppress
 from .unit import RunnerContext
 from .usage import Cgroup, RunQueueDelayMeter
-from .workdir import WorkDirectory, WorkDirectoryNotEmptied
+from .workdir import WorkDirectory, WorkDirectoryNotEmptiedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _FAULT_EXIT = 70
 _READ_BYTES = 256 * 1024
 _UNSENT_S = 0.02
 """How long frames of a unit that runs are kept for others to go with: each write wakes the daemon up."""
-_MOST_UNSENT = 32 * 1024
+_MAX_UNSENT = 32 * 1024
 
 
 def main(work: str = WORK) -> NoReturn:
@@ -121,13 +121,19 @@ class Runner:
         try:
             while self._exit is None:
                 self._run_once()
-        except UnconfinedChild as problem:
+        except UnconfinedChildError as problem:
             self._send_fault("unconfined", str(problem))
-        except (InvalidRequest, FrameError, ProcessesRemain, WorkDirectoryNotEmptied, OSError) as problem:
+        except (
+            InvalidRequest,
+            FrameError,
+            ProcessesRemainError,
+            WorkDirectoryNotEmptiedError,
+            OSError,
+        ) as problem:
             self._send_fault("fault", f"{type(problem).__name__}: {problem}")
         with suppress(OSError):  # the daemon has disconnected
             self._flush()
-        with suppress(ProcessesRemain):
+        with suppress(ProcessesRemainError):
             list(self._around.processes.kill_all())
         assert self._exit is not None  # noqa: S101 - each way out of the loop sets it
         return self._exit
@@ -145,7 +151,7 @@ class Runner:
             self._update_read_events()
             if more and self._session is not None:
                 with suppress(OSError):  # the next unit tries again, and reports the fault
-                    self._session.fork_ahead()
+                    self._session.prefork_child()
 
     def _wait_for_events(self) -> None:
         """Wait for events; before a potentially long wait, send the buffered output."""
@@ -227,7 +233,7 @@ class Runner:
             case "arguments":
                 session.add_arguments(body)
             case "unit":
-                self._unit = session.start(read_unit(header), body)
+                self._unit = session.start(parse_unit_request(header), body)
                 self._update_read_events()
             case "finish":
                 self._finish_session(session)
@@ -255,7 +261,7 @@ class Runner:
         stop_deferring_handlers(guest_forks=attempt.limits.max_processes > 1)
         freeze_memory()
         self._session = session
-        session.fork_ahead()
+        session.prefork_child()
 
     def _handle_hello(self, header: Header) -> None:
         if (theirs := get(header, "protocol", int)) != PROTOCOL:
@@ -287,7 +293,7 @@ class Runner:
         if not self._unsent:
             self._send_at = time.monotonic() + _UNSENT_S
         self._unsent += encode_frame(header, body)
-        if len(self._unsent) > _MOST_UNSENT:
+        if len(self._unsent) > _MAX_UNSENT:
             self._flush()
 
     def _flush(self) -> None:

@@ -264,7 +264,7 @@ def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str 
     for call in _NEVER_APART.values():
         if (nr := call[column]) is not None:
             added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(errno.EPERM)
-    blocks = [(call, _fail_unless_equal(0, pid)) for call in _SIGNALS.values()]
+    blocks = [(call, _deny_unless_equal(0, pid)) for call in _SIGNALS.values()]
     owners = b"".join(
         _encode_instruction(_JUMP_EQUAL, one, skip_if_not=1) + _return_errno(errno.EPERM) for one in _OWNERS
     )
@@ -286,8 +286,8 @@ def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str 
         for call in _CHANGES.values():
             if (nr := call[column]) is not None:
                 added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(errno.EROFS)
-        blocks += [(_JUDGED["open"], _fail_if_any_bit(1, _WRITING, errno.EROFS))]
-        blocks += [(_JUDGED["openat"], _fail_if_any_bit(2, _WRITING, errno.EROFS))]
+        blocks += [(_JUDGED["open"], _deny_if_any_bit(1, _WRITING, errno.EROFS))]
+        blocks += [(_JUDGED["openat"], _deny_if_any_bit(2, _WRITING, errno.EROFS))]
     for call, block in blocks:
         if (nr := call[column]) is not None:
             judged = block + _encode_instruction(_LOAD, _NR)
@@ -310,37 +310,37 @@ def _check_architecture(architecture: int) -> bytes:
 
 def _build_argument_rules(allow_inet: bool) -> dict[str, bytes]:
     """Return the instructions that check the arguments of each conditionally allowed call."""
-    own_only = _fail_unless_equal(0, 0)
+    own_only = _deny_unless_equal(0, 0)
     return {
         "clone": _load_argument(0)
         + _encode_instruction(_JUMP_ANY_BIT, _NAMESPACES, skip_if_not=1)
         + _return_errno(errno.EPERM),
-        "socket": _fail_unless_tcp() if allow_inet else _return_errno(errno.EPERM),
-        "setsockopt": _fail_unless_option_listed({} if allow_inet else _BUFFER_SIZES),
-        "socketpair": _fail_unless_equal(0, _AF_UNIX),
+        "socket": _deny_unless_tcp() if allow_inet else _return_errno(errno.EPERM),
+        "setsockopt": _deny_unless_option_listed({} if allow_inet else _BUFFER_SIZES),
+        "socketpair": _deny_unless_equal(0, _AF_UNIX),
         "prlimit64": own_only,
         "sched_setaffinity": own_only,
         "sched_setscheduler": own_only,
         "sched_setparam": own_only,
         "sched_setattr": own_only,
-        "setpriority": _fail_unless_equal(0, _PRIO_PROCESS) + _fail_unless_equal(1, 0),
-        "ioprio_set": _fail_unless_equal(0, _IOPRIO_WHO_PROCESS) + _fail_unless_equal(1, 0),
+        "setpriority": _deny_unless_equal(0, _PRIO_PROCESS) + _deny_unless_equal(1, 0),
+        "ioprio_set": _deny_unless_equal(0, _IOPRIO_WHO_PROCESS) + _deny_unless_equal(1, 0),
     }
 
 
 def _refuse_open_flag(flag: int) -> dict[str, bytes]:
     """Return the instructions that refuse a flag of open files with the error of an unsupported flag."""
-    by_fcntl = _fail_if_any_bit(2, flag)
+    by_fcntl = _deny_if_any_bit(2, flag)
     return {
-        "open": _fail_if_any_bit(1, flag),
-        "openat": _fail_if_any_bit(2, flag),
+        "open": _deny_if_any_bit(1, flag),
+        "openat": _deny_if_any_bit(2, flag),
         "fcntl": _load_argument(1)
         + _encode_instruction(_JUMP_EQUAL, _F_SETFL, skip_if_not=len(by_fcntl) // 8)
         + by_fcntl,
     }
 
 
-def _fail_if_any_bit(argument: int, bits: int, number: int = errno.EINVAL) -> bytes:
+def _deny_if_any_bit(argument: int, bits: int, number: int = errno.EINVAL) -> bytes:
     return (
         _load_argument(argument)
         + _encode_instruction(_JUMP_ANY_BIT, bits, skip_if_not=1)
@@ -348,10 +348,10 @@ def _fail_if_any_bit(argument: int, bits: int, number: int = errno.EINVAL) -> by
     )
 
 
-def _fail_unless_tcp() -> bytes:
+def _deny_unless_tcp() -> bytes:
     """Return the instructions that refuse all sockets except TCP over IPv4, with any type flags."""
     return (
-        _fail_unless_equal(0, _AF_INET)
+        _deny_unless_equal(0, _AF_INET)
         + _load_argument(1)
         + _encode_instruction(_AND, _SOCKET_KIND)
         + _encode_instruction(_JUMP_EQUAL, _SOCK_STREAM, skip_if=1)
@@ -363,7 +363,7 @@ def _fail_unless_tcp() -> bytes:
     )
 
 
-def _fail_unless_option_listed(more: dict[int, tuple[int, ...]]) -> bytes:
+def _deny_unless_option_listed(more: dict[int, tuple[int, ...]]) -> bytes:
     """Return the instructions that refuse all socket options outside the fixed list and `more`."""
     block = b""
     for level, listed in _SOCKET_OPTIONS.items():
@@ -385,21 +385,21 @@ def _build_child_rules(*, report: bool) -> dict[str, bytes]:
     A `close_range` call whose range could include that descriptor fails with ENOSYS; callers then close
     descriptors one by one.
     """
-    further = {"prctl": _fail_if_equal(0, _PR_SET_SECCOMP)}
+    further = {"prctl": _deny_if_equal(0, _PR_SET_SECCOMP)}
     if not report:
         return further
     return {
         **further,
-        "close": _fail_if_equal(0, REPORT),
-        "dup2": _fail_if_equal(1, REPORT),
-        "dup3": _fail_if_equal(1, REPORT),
+        "close": _deny_if_equal(0, REPORT),
+        "dup2": _deny_if_equal(1, REPORT),
+        "dup3": _deny_if_equal(1, REPORT),
         "close_range": _load_argument(0)
         + _encode_instruction(_JUMP_GREATER_EQUAL, REPORT + 1, skip_if=1)
         + _return_errno(errno.ENOSYS),
     }
 
 
-def _fail_if_equal(argument: int, value: int) -> bytes:
+def _deny_if_equal(argument: int, value: int) -> bytes:
     return (
         _load_argument(argument)
         + _encode_instruction(_JUMP_EQUAL, value, skip_if_not=1)
@@ -407,7 +407,7 @@ def _fail_if_equal(argument: int, value: int) -> bytes:
     )
 
 
-def _fail_unless_equal(argument: int, value: int) -> bytes:
+def _deny_unless_equal(argument: int, value: int) -> bytes:
     return (
         _load_argument(argument)
         + _encode_instruction(_JUMP_EQUAL, value, skip_if=1)

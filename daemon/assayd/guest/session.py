@@ -6,8 +6,8 @@ import errno
 
 from . import child
 from .frames import split_into_bodies
-from .processes import UnconfinedChild
-from .requests import InvalidRequest, get, read_path
+from .processes import UnconfinedChildError
+from .requests import InvalidRequest, get, parse_path_header
 from .substitutes import Value
 from .unit import PreforkedChild, RunningUnit, SolutionPair, UnitInput
 from .workdir import RESULT, AttemptDatabase, clear_directory
@@ -64,7 +64,7 @@ class GuestSession:
         self._solution: SolutionPipes | None = None
         self._common = bytearray()
 
-    def fork_ahead(self) -> None:
+    def prefork_child(self) -> None:
         """Fork the next unit's child, unless it exists; no other child may be alive. Raises: OSError."""
         if self._next_child is None:
             self._around.work.restore_access()
@@ -87,7 +87,7 @@ class GuestSession:
             self._confinement, body, self._around.work.descriptor
         )
         self._around.processes.exclude(self._nursery.pid)
-        self.fork_ahead()
+        self.prefork_child()
 
     def add_common(self, body: bytes) -> None:
         """Append a part of the data that all tests share."""
@@ -95,7 +95,7 @@ class GuestSession:
 
     def add_file(self, header: Header, body: bytes) -> None:
         """Store a new file, or append the next part of a file. Raises: Fault."""
-        path = read_path(header)
+        path = parse_path_header(header)
         if not get(header, "append", bool):
             self._files[path] = bytearray()
         elif path not in self._files:
@@ -124,9 +124,11 @@ class GuestSession:
         self._arguments.clear()
         self._stdin.clear()
         if request.program not in self._programs:
-            self._around.send(_failed_start_header(request.index, _NO_SUCH_PROGRAM, "unknown program"), b"")
+            self._around.send(
+                _build_failed_start_header(request.index, _NO_SUCH_PROGRAM, "unknown program"), b""
+            )
             return None
-        self.fork_ahead()
+        self.prefork_child()
         given = UnitInput(arguments=arguments, stdin=stdin, relay=self.relay)
         try:
             self._prepare_work_directory(request.fresh_cwd)
@@ -140,7 +142,7 @@ class GuestSession:
                 raise
             # The guest made the leftovers of earlier units.
             self._discard_child()
-            full = _failed_start_header(request.index, _NO_ROOM, "no room for its files")
+            full = _build_failed_start_header(request.index, _NO_ROOM, "no room for its files")
             self._around.send({**full, "work_full": True}, b"")
             return None
         return RunningUnit(
@@ -170,7 +172,7 @@ class GuestSession:
             not forked.is_confined()
             and self._around.cgroup.read_counters().oom_kills == forked.before.oom_kills
         ):
-            raise UnconfinedChild(f"a child could not be confined: {forked.read_stderr_tail()}")
+            raise UnconfinedChildError(f"a child could not be confined: {forked.read_stderr_tail()}")
         return forked
 
     def _discard_child(self) -> None:
@@ -247,7 +249,7 @@ def _load_output_collection() -> Any:
     return outputs
 
 
-def _failed_start_header(unit: int, status: int, reason: str) -> Header:
+def _build_failed_start_header(unit: int, status: int, reason: str) -> Header:
     """Return the `unit_end` header of a unit that could not be started."""
     counted = dict.fromkeys(
         (

@@ -31,7 +31,7 @@ __all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "render_tagged", "restore_tagged"]
 
 def render_tagged(value: object) -> Rendered:
     """Return the tagged form of a value. `notes` is empty if no information is lost."""
-    return _Tagging().render_whole(value)
+    return _TaggedRenderer().render_whole(value)
 
 
 def restore_tagged(value: Json) -> object:
@@ -148,7 +148,7 @@ _READERS: Mapping[str, Callable[[Json], object]] = {
 TAGS = tuple(_READERS)
 
 
-class _Tagging(Renderer):
+class _TaggedRenderer(Renderer):
     """A renderer that uses tagged values. The depth includes the additional levels of tagged objects."""
 
     def _render_odd_float(self, value: float, path: str) -> object:

@@ -31,7 +31,7 @@ else:
 builtin_names.isolate_builtins(globals())
 
 _MOST_DEPTH = 60
-_MOST_VALUES = 1_000_000
+_MAX_VALUES = 1_000_000
 _PLAIN_BITS = 1000
 _SHARED_NAMES = frozenset(
     {
@@ -66,7 +66,7 @@ class MessageEncoder:
         self._at = {id(value): number for number, value in enumerate(self.objects)}
         self._refer = refer
         self._names = {kind: name for name, kind in classes.items()}
-        self._left = _MOST_VALUES
+        self._left = _MAX_VALUES
 
     def form(self, value: Any, depth: int = 0) -> Form:
         """Return the encoded form of a value. Raises: TransferError."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     OnDead = Callable[[bool], str | None]
     """Called after a unit's end with its success; returns the fault of its leftovers, or an empty string."""
 
-_MOST_WORDS = 64 * 1024
+_MAX_WORDS = 64 * 1024
 _LAST_WORDS = 500
 
 
@@ -97,7 +97,7 @@ class PreforkedChild:
     def read_stderr_tail(self) -> str:
         """Return the end of a dead child's standard error."""
         with suppress(BlockingIOError):
-            return os.read(self.pipes.stderr, _MOST_WORDS).decode("utf-8", "replace").strip()[-_LAST_WORDS:]
+            return os.read(self.pipes.stderr, _MAX_WORDS).decode("utf-8", "replace").strip()[-_LAST_WORDS:]
         return ""
 
     def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
@@ -117,7 +117,7 @@ class PreforkedChild:
 _LINGER_S = 0.1
 """How long descendants may take to end after the child, but for waiting for a processor; then they count as
 left behind."""
-_MOST_LINGER_S = 1.0
+_MAX_LINGER_S = 1.0
 _TOLD_S = 0.05
 """Report the clock to the daemon when the wait for a processor has grown by this much, and once a second."""
 _TELL_S = 1.0
@@ -141,7 +141,7 @@ class RunnerContext(Value):
     send: Send
 
 
-def _ignore_leftovers(_: bool) -> None:
+def _ignore_data(_: bool) -> None:
     return None
 
 
@@ -151,7 +151,7 @@ class UnitInput(Value):
     arguments: bytes
     stdin: bytes
     relay: GuestRelay | None
-    on_dead: OnDead = _ignore_leftovers
+    on_dead: OnDead = _ignore_data
 
 
 class SolutionPair(Value):
@@ -262,7 +262,7 @@ class RunningUnit:
 
     def _linger_deadline_at(self) -> float:
         starved_s = self._clock.starved_s - self._starved_by_then_s
-        return self._ended_at + min(_LINGER_S + starved_s, _MOST_LINGER_S)
+        return self._ended_at + min(_LINGER_S + starved_s, _MAX_LINGER_S)
 
     def _has_lingered(self) -> bool:
         """Return whether the grace period of the child's remaining processes is over."""

@@ -221,7 +221,7 @@ LOOK_S = 0.05
 """How often tasks are looked at."""
 _COST = 20
 """Looks take no more than one part in so many of the time."""
-_MOST_OWED_S = 0.1
+_MAX_OWED_S = 0.1
 
 
 class UnitClock:
@@ -278,10 +278,10 @@ class UnitClock:
         passed_s = now - self._looked
         used_s = max(self._below.used_s() - self._used_before_s, self.used_s)
         idle_s = max(passed_s - (used_s - self.used_s), 0.0)
-        self._owed_s += self._waited_s(passed_s) + self._kept_s()
+        self._owed_s += self._measure_wait_s(passed_s) + self._kept_s()
         starved_s = min(self._owed_s, idle_s)
         # Late measurements are corrected, but several tasks that wait at once don't accumulate credit.
-        self._owed_s = min(self._owed_s - starved_s, _MOST_OWED_S)
+        self._owed_s = min(self._owed_s - starved_s, _MAX_OWED_S)
         self.used_s, self._looked = used_s, now
         self.starved_s += starved_s
         self._next_look = now + max(LOOK_S, _COST * (self._now() - now))
@@ -289,7 +289,7 @@ class UnitClock:
     def _expires_at(self) -> float:
         return self._began + min(self._limit_s + self.starved_s, MOST * self._limit_s)
 
-    def _waited_s(self, passed_s: float) -> float:
+    def _measure_wait_s(self, passed_s: float) -> float:
         """Return the run-queue delay of all tasks since the last reading in seconds."""
         before, ahead = self._seen, self._ahead
         self._seen, self._ahead = {}, {}
@@ -297,10 +297,10 @@ class UnitClock:
         for task in self._below.tasks():
             at = task.pid, task.tid
             self._seen[at] = task
-            waited_s += self._task_waited_s(task, before.get(at), ahead.get(at, 0.0), passed_s)
+            waited_s += self._measure_task_wait_s(task, before.get(at), ahead.get(at, 0.0), passed_s)
         return waited_s
 
-    def _task_waited_s(
+    def _measure_task_wait_s(
         self, task: KernelTask, before: KernelTask | None, ahead_s: float, passed_s: float
     ) -> float:
         """Return one task's run-queue delay; `ahead_s` of it was counted before the kernel reported it."""

@@ -26,7 +26,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _EMPTY_LIMIT_S = 10.0
 
 
-class WorkDirectoryNotEmptied(RuntimeError):
+class WorkDirectoryNotEmptiedError(RuntimeError):
     """A work directory that couldn't be emptied in time."""
 
 
@@ -80,7 +80,7 @@ class WorkDirectory:
         clear_directory(self.descriptor)
 
     def write_file(self, path: str, content: bytes | bytearray) -> None:
-        """Write a file to a relative path that `requests.read_path` has accepted.
+        """Write a file to a relative path that `requests.parse_path_header` has accepted.
 
         Anything that guest code created at this path, or at the path of a parent directory, is removed.
         Raises: OSError.
@@ -141,7 +141,7 @@ def clear_directory(directory: int) -> None:
         for name in names:
             _remove_entry(name, directory)
             if time.monotonic() > end:
-                raise WorkDirectoryNotEmptied(f"{len(names)} entries remain in the work directory")
+                raise WorkDirectoryNotEmptiedError(f"{len(names)} entries remain in the work directory")
 
 
 def _remove_entry(name: str, parent: int) -> None:

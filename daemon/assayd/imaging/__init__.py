@@ -6,9 +6,9 @@ Builds from equal recipes, package lists and guest code produce equal image ids.
 the archive.
 """
 
-from assayd.imaging.archive import image_id
+from assayd.imaging.archive import read_image_id
 from assayd.imaging.building import build_image
 from assayd.imaging.recipe import Recipe, RecipeFolders
 from assayd.imaging.tree import compute_guest_digest
 
-__all__ = ["Recipe", "RecipeFolders", "build_image", "compute_guest_digest", "image_id"]
+__all__ = ["Recipe", "RecipeFolders", "build_image", "compute_guest_digest", "read_image_id"]

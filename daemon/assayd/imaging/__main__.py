@@ -7,7 +7,7 @@ from pathlib import Path
 import assayd
 from assayd.errors import AssaydError
 from assayd.imaging import RecipeFolders, build_image
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 
 
 def main() -> int:
@@ -19,7 +19,7 @@ def main() -> int:
     chosen = parser.parse_args()
     guest = Path(assayd.__file__).parent / "guest"
     try:
-        recipes = RecipeFolders(chosen.recipes or shared_path("images"))
+        recipes = RecipeFolders(chosen.recipes or get_shared_data_path("images"))
         for name in chosen.names or [recipe.name for recipe in recipes.load_all() if not recipe.on_demand]:
             print(
                 build_image(name, recipes=recipes, guest=guest, cache=chosen.out, progress=_print_progress),

@@ -35,7 +35,7 @@ from assayd.imaging.archive import (
     write_archive,
 )
 from assayd.imaging.packages import BuildFolders, Progress
-from assayd.imaging.recipe import Recipe, is_variable_for_code
+from assayd.imaging.recipe import Recipe, is_allowed_variable
 from assayd.imaging.sbom import SBOM_FILE
 from assayd.imaging.source import ImageSource, open_image_source, open_tar, unpack_layer
 from assayd.imaging.tree import (
@@ -43,7 +43,7 @@ from assayd.imaging.tree import (
     compute_digest,
     compute_guest_digest,
     compute_tree_digest,
-    find_matching,
+    glob_in_root,
     list_guest_files,
     read_layer_entries,
     resolve_in_root,
@@ -108,7 +108,7 @@ def copy_interpreter(system: Path, recipe: Recipe, root: Path) -> None:
     program = f"python{recipe.python}"
     shutil.copy(resolve_in_root(system, f"usr/bin/{program}"), root / _OWN / "bin" / program)
     shutil.copytree(system / recipe.library, root / _OWN / "lib" / program, symlinks=True)
-    for path in find_matching(system, "usr/lib/*/*.so*"):
+    for path in glob_in_root(system, "usr/lib/*/*.so*"):
         target = resolve_in_root(system, path.relative_to(system))
         if target.is_file():
             shutil.copy(target, root / _OWN / "lib" / path.name)
@@ -119,7 +119,7 @@ def build_start_command(system: Path, recipe: Recipe) -> list[str]:
 
     Raises: ConfigError ``image.python_broken``.
     """
-    loader = next(iter(find_matching(system, "usr/lib/*/ld-linux*.so*")), None)
+    loader = next(iter(glob_in_root(system, "usr/lib/*/ld-linux*.so*")), None)
     if loader is None:
         raise ConfigError("image.python_broken", f"image {recipe.name!r} has no dynamic loader")
     libraries = f"/{_OWN}/lib"
@@ -155,7 +155,7 @@ def _find_python(root: Path, folder: str, name: str) -> ImagePython | None:
 
 
 def _find_minor_versions(root: Path, prefix: Path) -> Iterator[str]:
-    for library in find_matching(root, f"{prefix.as_posix()}/lib/python3.*"):
+    for library in glob_in_root(root, f"{prefix.as_posix()}/lib/python3.*"):
         if match := _NAME.fullmatch(library.name):
             yield match[1]
 
@@ -180,10 +180,10 @@ _FACTS, _LAYER, _COMPILED, _SAID = "facts.json", "layer.tar", "guest.pyc", "gues
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _KERNEL_FOLDERS = ("dev", "proc", "sys")
 _EMPTY_FOLDERS = ("run", rootfs.SANDBOX)
-_MOST_COMPILED = 8 << 20
+_MAX_COMPILED = 8 << 20
 _VERSION = re.compile(r"3\.[0-9]{1,2}\.[0-9]{1,3}", re.ASCII)
 _MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}=[A-Za-z0-9.+!_-]{1,32}", re.ASCII)
-_MOST_MODULES = 500
+_MAX_MODULES = 500
 _ACCOUNTS_BYTES = 2**20
 """Maximum bytes of a list of accounts."""
 _SHOWN = 10
@@ -281,10 +281,10 @@ def adopt_image(
     return _adopt_with_shipped_python(recipe, layer, guest, place.work, system)
 
 
-def source_digest(where: str, tag: str | None, work: Path, machine: ImageEngine) -> str:
+def compute_source_digest(where: str, tag: str | None, work: Path, machine: ImageEngine) -> str:
     """Return the digest of the image to be adopted. Raises: ConfigError ``image.source_*``."""
     with open_image_source(
-        _resolve_path(where, work, machine), tag, packages.engine_architecture()
+        _resolve_path(where, work, machine), tag, packages.get_engine_architecture()
     ) as source:
         return source.digest
 
@@ -311,7 +311,7 @@ def _ensure_unpacked_base(recipe: Recipe, place: BuildFolders, machine: ImageEng
     base = place.folder / key.removeprefix("sha256:")[:16]
     if not (base / _FACTS).is_file():
         made = Path(tempfile.mkdtemp(prefix="base-", dir=place.work))
-        wanted, architecture = recipe.source, packages.engine_architecture()
+        wanted, architecture = recipe.source, packages.get_engine_architecture()
         with open_image_source(
             _resolve_path(wanted.where, place.work, machine), wanted.tag, architecture
         ) as source:
@@ -330,10 +330,8 @@ def _ensure_unpacked_base(recipe: Recipe, place: BuildFolders, machine: ImageEng
 
 def _unpack_image(source: ImageSource, made: Path, place: BuildFolders) -> _LayerFacts:
     """Flatten an image into one layer, and search it for interpreters."""
-    if source.architecture != packages.engine_architecture():
-        message = (
-            f"the image is for {source.architecture}, but this machine is {packages.engine_architecture()}"
-        )
+    if source.architecture != packages.get_engine_architecture():
+        message = f"the image is for {source.architecture}, but this machine is {packages.get_engine_architecture()}"
         raise ConfigError("image.source_refused", message)
     root = Path(tempfile.mkdtemp(prefix="root-", dir=place.work))
     flatten_layers(source, root, place)
@@ -396,7 +394,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _report_ignored_variables(environment: Mapping[str, str], progress: Progress) -> None:
-    left = [name for name in environment if name not in {"PATH", "LANG"} and not is_variable_for_code(name)]
+    left = [name for name in environment if name not in {"PATH", "LANG"} and not is_allowed_variable(name)]
     if left:
         progress(f"ignored environment variables of the image: {', '.join(sorted(left)[:_SHOWN])}")
 
@@ -408,7 +406,7 @@ def _read_facts(base: Path) -> _LayerFacts:
 
 def _build_environment(facts: _LayerFacts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
     """Return the environment of the image's programs: the image's variables, overridden by the recipe's."""
-    taken = {name: text for name, text in facts.environment.items() if is_variable_for_code(name)}
+    taken = {name: text for name, text in facts.environment.items() if is_allowed_variable(name)}
     fixed = {
         "PATH": facts.environment.get("PATH", _PATH),
         "LANG": facts.environment.get("LANG", "C.UTF-8"),
@@ -465,7 +463,7 @@ def _write_compile_image(
     folders = [f"/{folder}" for folder in python.libraries]
     image = Image(
         tag=f"assayd/{recipe.name}:stage",
-        architecture=packages.engine_architecture(),
+        architecture=packages.get_engine_architecture(),
         user=f"{rootfs.GUEST_UID}:{rootfs.GUEST_UID}",
         entrypoint=[f"/{python.path}", "-I", "-S", "-c", _STAGE, *folders],
         environment=dict(recipe.environment),
@@ -486,14 +484,14 @@ def _parse_compile_output(printed: bytes, python: ImagePython) -> _CompiledGuest
         raise ConfigError("image.python_broken", "it didn't name its compiled files") from error
     if not _VERSION.fullmatch(version) or version.split(".")[1] != str(python.minor):
         raise ConfigError("image.python_broken", f"it says that it is {version[:20]!a}")
-    if not 0 < len(content) <= _MOST_COMPILED:
+    if not 0 < len(content) <= _MAX_COMPILED:
         raise ConfigError("image.python_broken", f"it compiled {len(content)} bytes")
     return _CompiledGuest(version=version, modules=_filter_modules(named.items()), content=content)
 
 
 def _filter_modules(named: Iterable[tuple[object, object]]) -> dict[str, str]:
     """Return the modules that have valid names and versions."""
-    found = (f"{name}={version}" for name, version in list(named)[:_MOST_MODULES])
+    found = (f"{name}={version}" for name, version in list(named)[:_MAX_MODULES])
     return dict(text.split("=", 1) for text in found if _MODULE.fullmatch(text))
 
 
@@ -541,7 +539,7 @@ def _build_result(
     return AdoptedImage(
         recipe=replace(recipe, entrypoint=(*start, f"/{GUEST_FILE}")),
         layers=layers,
-        architecture=packages.engine_architecture(),
+        architecture=packages.get_engine_architecture(),
         python=python,
         modules=modules or {},
         labels={**said, **(labels or {})},

@@ -86,7 +86,7 @@ def write_archive(archive: Path, image: Image, layers: Sequence[tuple[str, Path]
     return f"sha256:{identity}"
 
 
-def image_id(archive: Path) -> str:
+def read_image_id(archive: Path) -> str:
     """Return the id that the image in `archive` has after it is loaded.
 
     Raises:

@@ -102,7 +102,7 @@ def build_image(  # noqa: PLR0913 - all by name
             made = _build_from_packages(recipe, guest, library, place)
         else:
             made = _build_from_source(
-                recipe, guest, place, machine, partial(_shipped_python_root, recipes, cache, progress)
+                recipe, guest, place, machine, partial(_open_shipped_python_root, recipes, cache, progress)
             )
         archive = place.work / "image.tar"
         files = compute_tree_digest(read_layer_entries([layer for _, layer in made.layers]))
@@ -147,7 +147,7 @@ def _build_from_source(
 
 
 @contextlib.contextmanager
-def _shipped_python_root(
+def _open_shipped_python_root(
     recipes: RecipeFolders, cache: Path, progress: Progress
 ) -> Iterator[tuple[Path, Recipe]]:
     """Yield the root folder of the shipped image whose interpreter is added to other images."""
@@ -159,14 +159,14 @@ def _shipped_python_root(
 def _ensure_base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
     """Return the cached base for the current package lists; build it if necessary."""
     sources = packages.list_apt_sources()
-    if not sources and packages.can_refresh():
+    if not sources and packages.can_refresh_package_lists():
         packages.refresh_package_lists(progress)
         sources = packages.list_apt_sources()
     try:
         return _ensure_base_for_lists(recipe, sources, folder, work, progress)
     except ConfigError as error:
         # Outdated lists name packages that the archive has removed.
-        if error.code != "image.packages_failed" or not packages.can_refresh():
+        if error.code != "image.packages_failed" or not packages.can_refresh_package_lists():
             raise
         packages.refresh_package_lists(progress)
         return _ensure_base_for_lists(recipe, packages.list_apt_sources(), folder, work, progress)
@@ -213,7 +213,7 @@ def _build_base(
     digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
     facts = _BaseFacts(
         digest=digest,
-        architecture=packages.engine_architecture(),
+        architecture=packages.get_engine_architecture(),
         python=version,
         modules=list_modules([resolve_in_root(root, folder) for folder in recipe.python_path]),
     )

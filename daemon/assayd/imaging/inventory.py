@@ -16,13 +16,13 @@ from pathlib import Path
 from assayd.errors import ConfigError
 from assayd.imaging.tree import resolve_in_root
 
-MOST_PACKAGES = 4000
+MAX_PACKAGES = 4000
 """Maximum packages of one image, including unreadable entries; a complete desktop has about 3,000."""
-_MOST_BYTES = 32 * 2**20
+_MAX_BYTES = 32 * 2**20
 """Maximum bytes of all package lists and metadata; links to one file count each time."""
 _HEAD_BYTES = 64 * 1024
 """Bytes to read of a Python distribution's metadata, whose description follows."""
-_MOST_LISTS = 2 * MOST_PACKAGES
+_MAX_LISTS = 2 * MAX_PACKAGES
 
 _STATUS = "var/lib/dpkg/status"
 _STATUS_FOLDER = "var/lib/dpkg/status.d"
@@ -83,8 +83,8 @@ def list_root_packages(root: Path, debian: Iterable[Package] | None = None) -> I
             unreadable += 1
         else:
             packages.add(package)
-        if len(packages) + unreadable > MOST_PACKAGES:
-            raise _too_large_error(f"more than {MOST_PACKAGES} packages")
+        if len(packages) + unreadable > MAX_PACKAGES:
+            raise _too_large_error(f"more than {MAX_PACKAGES} packages")
     return Inventory(packages=tuple(sorted(packages)), unreadable=unreadable)
 
 
@@ -136,8 +136,8 @@ def _find_package_lists(root: Path) -> list[Path]:
     """Return the package lists: dpkg's status file, or one file per package in images without dpkg."""
     folder = resolve_in_root(root, _STATUS_FOLDER)
     each = sorted(folder.iterdir()) if folder.is_dir() else []
-    if len(each) > _MOST_LISTS:
-        raise _too_large_error(f"more than {_MOST_LISTS} files in /{_STATUS_FOLDER}")
+    if len(each) > _MAX_LISTS:
+        raise _too_large_error(f"more than {_MAX_LISTS} files in /{_STATUS_FOLDER}")
     paths = [resolve_in_root(root, _STATUS), *(path for path in each if path.suffix != ".md5sums")]
     return [path for path in paths if path.is_file() and not path.is_symlink()]
 
@@ -174,7 +174,7 @@ class _LimitedReader:
     """A reader of files that limits their total number of bytes."""
 
     def __init__(self) -> None:
-        self._left = _MOST_BYTES
+        self._left = _MAX_BYTES
 
     def text(self, path: Path) -> str:
         """Return a whole file. Raises: ConfigError, if the total size of the files exceeds the limit."""
@@ -189,7 +189,7 @@ class _LimitedReader:
             content = stream.read(most)
         self._left -= len(content)
         if self._left < 0:
-            raise _too_large_error(f"lists of packages with more than {_MOST_BYTES >> 20} MiB in all")
+            raise _too_large_error(f"lists of packages with more than {_MAX_BYTES >> 20} MiB in all")
         return content.decode("utf-8", "replace")
 
 

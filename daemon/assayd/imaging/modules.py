@@ -9,13 +9,13 @@ def list_modules(folders: Sequence[Path]) -> dict[str, str]:
     """Return importable top-level names with versions; for a repeated name, use its first distribution."""
     found: dict[str, str] = {}
     for distribution in distributions(path=[str(folder) for folder in folders]):
-        for name in _top_level_names(distribution):
+        for name in _iter_top_level_names(distribution):
             if name.isidentifier() and not name.startswith("_"):
                 found.setdefault(name, distribution.version)
     return found
 
 
-def _top_level_names(distribution: Distribution) -> Iterator[str]:
+def _iter_top_level_names(distribution: Distribution) -> Iterator[str]:
     listed = distribution.read_text("top_level.txt")
     if listed is not None:
         yield from listed.split()

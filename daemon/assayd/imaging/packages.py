@@ -65,7 +65,7 @@ def require_mmdebstrap(progress: Progress) -> None:
     """
     if shutil.which("mmdebstrap"):
         return
-    if not can_refresh():
+    if not can_refresh_package_lists():
         raise ConfigError(
             "image.tool_missing", "building images needs mmdebstrap: 'apt-get install mmdebstrap'"
         )
@@ -94,10 +94,12 @@ def list_apt_sources() -> list[PackageSource]:
         raise ConfigError("image.tool_missing", message)
     vendor = _read_os_release().get("ID", "debian").lower()
     native = _run_command(["dpkg", "--print-architecture"]).strip()
-    return read_targets(_run_command(["apt-get", "indextargets", "Created-By: Packages"]), vendor, native)
+    return parse_apt_targets(
+        _run_command(["apt-get", "indextargets", "Created-By: Packages"]), vendor, native
+    )
 
 
-def read_targets(targets: str, vendor: str, architecture: str) -> list[PackageSource]:
+def parse_apt_targets(targets: str, vendor: str, architecture: str) -> list[PackageSource]:
     """Return the vendor's trusted sources for one architecture, from the output of `apt-get indextargets`."""
     found: dict[str, PackageSource] = {}
     for paragraph in targets.split("\n\n"):
@@ -116,7 +118,7 @@ def compute_package_lists_digest(sources: Sequence[PackageSource]) -> str:
     return compute_digest((path.name, path.read_bytes()) for path in sorted(set(files)))
 
 
-def engine_architecture() -> str:
+def get_engine_architecture() -> str:
     """Return this machine's architecture under its name in the container engine."""
     native = _run_command(["dpkg", "--print-architecture"]).strip()
     return _ENGINE_NAMES.get(native, native)
@@ -133,7 +135,7 @@ def extract_packages(
         ConfigError: ``image.packages_failed``, if a package doesn't exist or can't be fetched.
     """
     settings = work / "apt.conf"
-    settings.write_text(_fetch_settings())
+    settings.write_text(_build_fetch_settings())
     listing = work / "sources.list"
     listing.write_text("".join(f"{source.line}\n" for source in sources))
     lists = [str(path) for source in sources for path in source.lists + source.release]
@@ -182,7 +184,7 @@ def _parse_source(fields: dict[str, str]) -> PackageSource:
     )
 
 
-def _fetch_settings() -> str:
+def _build_fetch_settings() -> str:
     lines = [
         line for line in _run_command(["apt-config", "dump"]).splitlines() if line.startswith(_FETCH_SETTINGS)
     ]
@@ -197,7 +199,7 @@ def _read_os_release() -> dict[str, str]:
     return {key: value.strip("\"'") for key, value in pairs}
 
 
-def can_refresh() -> bool:
+def can_refresh_package_lists() -> bool:
     """Return whether this process can call `refresh`."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 

@@ -258,7 +258,7 @@ def check_recipe(recipe: Recipe, table: RecipeTable) -> None:
     }
     for key, values in paths.items():
         for value in values:
-            if not is_inside(value):
+            if not is_below_base(value):
                 raise table.error(
                     key, f"{value!r} must be a path below the root, without a leading slash or '..'"
                 )
@@ -279,7 +279,7 @@ def _check_python(recipe: Recipe, table: RecipeTable) -> None:
         raise table.error("executables", f"must contain 'usr/bin/python{recipe.python}'")
 
 
-def is_inside(path: str) -> bool:
+def is_below_base(path: str) -> bool:
     """Return whether a relative path stays below its base folder."""
     parts = PurePosixPath(path).parts
     return bool(parts) and parts[0] != "/" and ".." not in parts
@@ -316,7 +316,7 @@ class RecipeFolders:
         return self._load_extended(name, ())
 
     def _load_extended(self, name: str, trail: tuple[str, ...]) -> Recipe:
-        own = recipe_path(self.own, name) if self.own is not None and is_image_name(name) else None
+        own = get_recipe_path(self.own, name) if self.own is not None and is_image_name(name) else None
         if self.own is None or own is None or not own.is_file():
             return self._load_shipped(name, own)
         shipped = self._find_recipe_folder(name) / name / RECIPE
@@ -375,12 +375,12 @@ _FOR_WHEELS = ("libstdc++6",)
 """System libraries that wheels can expect (manylinux, PEP 600) but the image `python` lacks."""
 
 
-def recipe_path(own: Path, name: str) -> Path:
+def get_recipe_path(own: Path, name: str) -> Path:
     """Return the path of an operator's recipe."""
     return own / f"{name}{SUFFIX}"
 
 
-def lock_path(own: Path, name: str) -> Path:
+def get_lock_path(own: Path, name: str) -> Path:
     """Return the path of a recipe's lock."""
     return own / f"{name}.lock"
 
@@ -390,7 +390,7 @@ def read_recipe_table(own: Path, name: str) -> tuple[RecipeTable, str | None]:
 
     Raises: ConfigError ``image.recipe_invalid``.
     """
-    table = RecipeTable.read(recipe_path(own, name), KEYS | _KEYS_OF_ADOPTED)
+    table = RecipeTable.read(get_recipe_path(own, name), KEYS | _KEYS_OF_ADOPTED)
     if table.text("from"):
         for key in table.values:
             if key not in _KEYS_OF_ADOPTED:
@@ -411,7 +411,7 @@ def read_adopted_recipe(table: RecipeTable, name: str) -> Recipe:
 
     Raises: ConfigError ``image.recipe_invalid``, with the key at fault.
     """
-    lock = read_lock(lock_path(table.path.parent, name))
+    lock = read_lock(get_lock_path(table.path.parent, name))
     found = _DIGEST.search(lock.source.decode("ascii", "replace"))
     source = AdoptionSource(
         where=table.text("from") or "", tag=table.text("tag"), locked=found[0] if found else None
@@ -441,7 +441,7 @@ def read_adopted_recipe(table: RecipeTable, name: str) -> Recipe:
     )
 
 
-def is_variable_for_code(variable: str) -> bool:
+def is_allowed_variable(variable: str) -> bool:
     """Return whether a recipe is allowed to set an environment variable for all code in an image."""
     return bool(
         _VARIABLE.fullmatch(variable) and not variable.startswith(_NOT_SET) and variable not in _SET_BY_US
@@ -462,7 +462,7 @@ def extend_recipe(parent: Recipe, table: RecipeTable, name: str) -> Recipe:
             )
     if python_packages and parent.python is None:
         raise table.error("python_packages", f"image {parent.name!r} has no Python")
-    lock = read_lock(lock_path(own, name)) if python_packages else None
+    lock = read_lock(get_lock_path(own, name)) if python_packages else None
     files = tuple(
         (place, _resolve_source_file(table, place, file)) for place, file in table.get_pairs("files").items()
     )
@@ -506,7 +506,7 @@ def _read_environment(table: RecipeTable) -> dict[str, str]:
     for variable in found:
         if not _VARIABLE.fullmatch(variable):
             raise table.error("environment", f"{variable!r} must be a name of A-Z, 0-9 and _")
-        if not is_variable_for_code(variable):
+        if not is_allowed_variable(variable):
             raise table.error("environment", f"{variable} controls the runner and can't be set")
     return found
 
@@ -524,11 +524,11 @@ def _merge_modules(table: RecipeTable, modules: tuple[str, ...]) -> tuple[str, .
 
 def _resolve_source_file(table: RecipeTable, place: str, file: str) -> Path:
     """Return the path of a file in the recipe's folder that is copied into the image."""
-    if not is_inside(place):
+    if not is_below_base(place):
         raise table.error(
             "files", f"{place!r} must be a path below the root, without a leading slash or '..'"
         )
-    if not is_inside(file):
+    if not is_below_base(file):
         raise table.error("files", f"{file!r} must be a path relative to the recipe, without '..'")
     path = table.path.parent / PurePosixPath(file)
     if not path.is_file():

@@ -14,7 +14,7 @@ from assayd.errors import ConfigError
 from assayd.imaging import guest_file
 from assayd.imaging.command import run_command
 from assayd.imaging.recipe import Recipe
-from assayd.imaging.tree import find_matching, list_library_files, resolve_in_root
+from assayd.imaging.tree import glob_in_root, list_library_files, resolve_in_root
 
 GUEST_UID = 10001
 """Numeric user and group of all processes in a container."""
@@ -61,12 +61,12 @@ def prune_files(root: Path, recipe: Recipe) -> list[str]:
         ConfigError: ``image.executable_missing``, if no package has a listed program.
     """
     for pattern in recipe.drop:
-        for path in find_matching(root, pattern):
+        for path in glob_in_root(root, pattern):
             _remove_path(path)
     kept = set(recipe.executables)
     removed = []
     for folder in _PROGRAM_FOLDERS:
-        for path in find_matching(root, f"{folder}/*"):
+        for path in glob_in_root(root, f"{folder}/*"):
             name = path.relative_to(root).as_posix()
             if name not in kept:
                 removed.append(name)
@@ -96,7 +96,7 @@ def add_system_files(root: Path, recipe: Recipe) -> None:
     for name, content in recipe.scripts:
         write_image_file(root, name, content.encode()).chmod(0o755)
     if recipe.ca_bundle:
-        names = (path.relative_to(root) for path in find_matching(root, f"{_CERTIFICATES}/**/*.crt"))
+        names = (path.relative_to(root) for path in glob_in_root(root, f"{_CERTIFICATES}/**/*.crt"))
         write_image_file(root, _BUNDLE, b"".join(resolve_in_root(root, name).read_bytes() for name in names))
 
 
@@ -161,7 +161,7 @@ def read_python_version(system: Path, recipe: Recipe) -> str:
 def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
     """Run the image's interpreter with the image's dynamic loader, without root privileges or a chroot."""
     # The real file: /lib64/ld-linux… is an absolute link, which would lead to this machine's loader.
-    found = next(iter(find_matching(system, "usr/lib/*/ld-linux*.so*")), None)
+    found = next(iter(glob_in_root(system, "usr/lib/*/ld-linux*.so*")), None)
     if found is None:
         raise ConfigError("image.python_broken", f"image {recipe.name!r} has no dynamic loader")
     loader = resolve_in_root(system, found.relative_to(system))
@@ -179,7 +179,7 @@ def _expand_link_paths(root: Path, name: str, target: str) -> list[Path]:
     path = PurePosixPath(name)
     if "*" not in name:
         return [resolve_in_root(root, path.parent) / path.name]
-    folders = [found.relative_to(root) for found in find_matching(root, str(path.parent))]
+    folders = [found.relative_to(root) for found in glob_in_root(root, str(path.parent))]
     return [
         resolve_in_root(root, each) / path.name
         for each in folders

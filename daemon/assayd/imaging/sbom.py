@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SBOM_FILE = ".assayd/sbom.cdx.json"
 """The path of the SBOM in an image."""
-MOST_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20
 """Maximum bytes of a document: more than one with the most packages needs."""
 
 _NAMESPACE = uuid.UUID("8a5b0c7e-3f6d-5e52-9d55-6f1c0d1f8a61")

@@ -194,7 +194,7 @@ def _read_source(parts: ImageFiles, path: Path, tag: str | None, architecture: s
 def _read_oci_layout(parts: ImageFiles, manifest: Table) -> ImageSource:
     content = _read_blob(parts, _require_table(manifest.get("config")))
     layers = [_require_table(one) for one in _require_list(manifest.get("layers"))]
-    named = [(_blob_path(layer), _text(layer.get("digest"))) for layer in layers]
+    named = [(_get_blob_path(layer), _text(layer.get("digest"))) for layer in layers]
     return _build_source(parts, content, named)
 
 
@@ -272,13 +272,13 @@ def _ambiguous_image_error(path: Path, names: Sequence[str]) -> ConfigError:
 
 
 def _read_blob(parts: ImageFiles, descriptor: Table) -> bytes:
-    content = _read_bytes(parts, _blob_path(descriptor))
+    content = _read_bytes(parts, _get_blob_path(descriptor))
     if f"sha256:{hashlib.sha256(content).hexdigest()}" != descriptor.get("digest"):
         raise ValueError(f"{descriptor.get('digest')} doesn't match its digest")
     return content
 
 
-def _blob_path(descriptor: Table) -> str:
+def _get_blob_path(descriptor: Table) -> str:
     return f"blobs/sha256/{_require_digest(descriptor.get('digest')).removeprefix('sha256:')}"
 
 

@@ -65,7 +65,7 @@ def compute_file_digest(path: Path) -> str:
 LABEL_FILES = "org.assayd.files"
 
 _LINKS = 2
-"""Links to a file that one image has: the image's, and that of `SharedFiles`."""
+"""Links to a file that one image has: the image's, and that of `DeduplicatedFiles`."""
 
 Known = dict[tuple[int, int, int, int, int], str]
 """Digests of files that were read before, by the metadata that the kernel changes on each write."""
@@ -127,13 +127,16 @@ def _walk_entries(folder: str, name: str, known: Known | None) -> Iterator[tuple
                 facts = each.stat(follow_symlinks=False)
                 yield (
                     path,
-                    ("program" if facts.st_mode & 0o100 else "file", _file_digest(each.path, facts, known)),
+                    (
+                        "program" if facts.st_mode & 0o100 else "file",
+                        _get_file_digest(each.path, facts, known),
+                    ),
                 )
             else:
                 raise OSError(f"{path} isn't a file, folder or link")
 
 
-def _file_digest(path: str, facts: os.stat_result, known: Known | None) -> str:
+def _get_file_digest(path: str, facts: os.stat_result, known: Known | None) -> str:
     """Return the digest of a file; use the cached digest if the file is shared and known."""
     if known is None or facts.st_nlink <= _LINKS:
         return _read_digest(path)
@@ -183,7 +186,7 @@ def resolve_in_root(root: Path, path: str | PurePath) -> Path:
     return found
 
 
-def find_matching(root: Path, pattern: str) -> list[Path]:
+def glob_in_root(root: Path, pattern: str) -> list[Path]:
     """Return the matches of a glob pattern below `root`, sorted; links aren't followed."""
     *folders, last = PurePosixPath(pattern).parts
     found = [root]

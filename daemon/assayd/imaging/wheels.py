@@ -51,7 +51,7 @@ def lock_wheels(required: Sequence[str], python: str, path: Path) -> int:
         _run_pip("download", *_build_pip_wheel_options(python), "--dest", folder, *required)
         wheels = sorted(Path(folder).glob("*.whl"))
         lines = [line for wheel in wheels for line in _format_lock_lines(wheel)]
-    here = f"CPython {python} on {platform.machine()} with glibc {_glibc_minor_version()}"
+    here = f"CPython {python} on {platform.machine()} with glibc {_get_glibc_minor_version()}"
     head = [
         f"# Wheels for {here}; written by `assay images lock {path.stem}`.",
         _REQUIRED + _compute_requirements_digest(required),
@@ -105,14 +105,14 @@ def _build_pip_wheel_options(python: str) -> list[str]:
     """Return the pip options that select wheels for an image's interpreter."""
     machine = platform.machine()
     tags = [
-        f"manylinux_2_{minor}_{machine}" for minor in range(_glibc_minor_version(), _OLDEST_GLIBC - 1, -1)
+        f"manylinux_2_{minor}_{machine}" for minor in range(_get_glibc_minor_version(), _OLDEST_GLIBC - 1, -1)
     ]
     tags += [f"manylinux2014_{machine}", f"linux_{machine}"]
     options = [word for tag in tags for word in ("--platform", tag)]
     return ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *options]
 
 
-def _glibc_minor_version() -> int:
+def _get_glibc_minor_version() -> int:
     """Return the minor version of this machine's C library, which equals the image's."""
     minor = platform.libc_ver()[1].partition(".")[2]
     if not minor.isdigit():

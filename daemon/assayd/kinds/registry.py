@@ -59,11 +59,11 @@ def list_own_kinds() -> tuple[str, ...]:
 @cache
 def load_own_validators() -> Mapping[str, Kind]:
     """Return this project's validators by kind, sorted by name."""
-    return MappingProxyType({name: load_own(name) for name in list_own_kinds()})
+    return MappingProxyType({name: load_own_validator(name) for name in list_own_kinds()})
 
 
 @cache
-def load_own(kind: str) -> Kind:
+def load_own_validator(kind: str) -> Kind:
     """Return the validator of one of this project's kinds; import no other kind."""
     from importlib.metadata import EntryPoint
 
@@ -78,23 +78,21 @@ def find_validator(kind: str, enabled: Sequence[str] = ()) -> Kind:
         ConfigError: the same errors as `load`.
     """
     if kind in list_own_kinds():
-        return load_own(kind)
+        return load_own_validator(kind)
     if not enabled:
-        raise RequestError("kind.unknown", unknown_kind_message(kind, list_own_kinds()), field="kind")
+        raise RequestError("kind.unknown", format_unknown_kind_message(kind, list_own_kinds()), field="kind")
     known = load_validators(enabled)
     if kind not in known:
-        raise RequestError("kind.unknown", unknown_kind_message(kind, known), field="kind")
+        raise RequestError("kind.unknown", format_unknown_kind_message(kind, known), field="kind")
     return known[kind]
 
 
-def unknown_kind_message(kind: str, known: Iterable[str]) -> str:
+def format_unknown_kind_message(kind: str, known: Iterable[str]) -> str:
     """Return the error message for an unknown kind; for an optional kind, name the missing package."""
     if (package := find_missing_packages().get(kind)) is not None:
         return f"the kind {kind!r} isn't installed: the package {package} is missing"
     names = list(known)
-    return (
-        f"unknown kind {kind!r}{did_you_mean.did_you_mean_hint(kind, names)}; use one of {', '.join(names)}"
-    )
+    return f"unknown kind {kind!r}{did_you_mean.format_did_you_mean_hint(kind, names)}; use one of {', '.join(names)}"
 
 
 def load_validators(enabled: Sequence[str]) -> Mapping[str, Kind]:
@@ -130,7 +128,7 @@ def find_data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
     Raises: ConfigError ``validator.broken``, if a package isn't installed.
     """
     folders = []
-    for entry in _offered_entry_points(DATA) if enabled else ():
+    for entry in _list_entry_points(DATA) if enabled else ():
         if entry.name not in enabled:
             continue
         spec = find_spec(entry.value)
@@ -143,9 +141,9 @@ def find_data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
     return tuple(folder for folder in folders if folder.is_dir())
 
 
-def list_offered_kinds() -> frozenset[str]:
+def list_external_kinds() -> frozenset[str]:
     """Return the names of all kinds in other installed packages, whether enabled or not."""
-    return frozenset(entry.name for entry in _offered_entry_points(GROUP))
+    return frozenset(entry.name for entry in _list_entry_points(GROUP))
 
 
 def load_command_line(kind: str, enabled: Sequence[str] = ()) -> KindCommandLine:
@@ -157,7 +155,7 @@ def load_command_line(kind: str, enabled: Sequence[str] = ()) -> KindCommandLine
         module = f"{find_packages()[kind]}.command_line"
         found = f"{module}:command_line" if find_spec(module) is not None else ""
     else:
-        offered = _offered_entry_points(COMMAND_LINES) if kind in enabled else ()
+        offered = _list_entry_points(COMMAND_LINES) if kind in enabled else ()
         found = next((entry.value for entry in offered if entry.name == kind), "")
     value = import_reference(found) if found else KindCommandLine()
     if not isinstance(value, KindCommandLine):
@@ -202,7 +200,7 @@ def _load_validator(entry: EntryPoint) -> Kind:
 
 
 def _iter_named_entry_points(enabled: Sequence[str]) -> Iterator[EntryPoint]:
-    offered = {entry.name: entry for entry in _offered_entry_points(GROUP)} if enabled else {}
+    offered = {entry.name: entry for entry in _list_entry_points(GROUP)} if enabled else {}
     for name in enabled:
         if name not in offered:
             message = f"no installed distribution offers the validator {name!r} (group {GROUP})"
@@ -210,7 +208,7 @@ def _iter_named_entry_points(enabled: Sequence[str]) -> Iterator[EntryPoint]:
         yield offered[name]
 
 
-def _offered_entry_points(group: str) -> Iterable[EntryPoint]:
+def _list_entry_points(group: str) -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points
 
     return entry_points(group=group)

@@ -138,7 +138,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenBundle:
     """A written bundle, with its location and its files."""
 
     location: str

@@ -11,7 +11,7 @@ from assayd.model.document import DOCUMENT, document_field
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
-MOST_NAMED = 100
+MAX_NAMED = 100
 """Maximum line numbers that a message lists."""
 
 
@@ -100,7 +100,7 @@ class ReceivedLines:
             added=self.added + other.added,
             known=self.known + other.known,
             malformed=self.malformed + other.malformed,
-            conflicting=(*self.conflicting, *other.conflicting)[:MOST_NAMED],
+            conflicting=(*self.conflicting, *other.conflicting)[:MAX_NAMED],
         )
 
 

@@ -20,7 +20,7 @@ from datetime import datetime
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_MOST_CHARACTERS = 253
+_MAX_CHARACTERS = 253
 
 
 def fold_host(text: str) -> str:
@@ -33,8 +33,8 @@ def fold_host(text: str) -> str:
     name = text.removesuffix(".").lower()
     if is_address(name):
         raise ValueError(f"{text!a} is an address, not a name")
-    if len(name) > _MOST_CHARACTERS or not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise ValueError(f"{text[:_MOST_CHARACTERS]!a} isn't a host name")
+    if len(name) > _MAX_CHARACTERS or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise ValueError(f"{text[:_MAX_CHARACTERS]!a} isn't a host name")
     return name
 
 

@@ -52,7 +52,7 @@ PARTLY_CHECKED = (
 """The reason why a result that skipped a part of the checks can't be approved."""
 
 
-def settle(
+def apply_reporting_mode(
     findings: Iterable[Finding], rules: Sequence[Rule], policy: ExecutionPolicy
 ) -> tuple[Finding, ...]:
     """Return the findings with their profile keys; under a report-only policy, as warnings."""
@@ -144,7 +144,8 @@ def merge_report(
     return replace(
         blank,
         verdict=verdict,
-        stage_reached=failed or ("complete" if verdict is Verdict.VALIDATED else _last_run_stage(stages)),
+        stage_reached=failed
+        or ("complete" if verdict is Verdict.VALIDATED else _find_last_run_stage(stages)),
         stages=stages,
         static_results=blank.static_results,
         cases=None if ran is None else ran.judgement.cases,
@@ -227,6 +228,6 @@ def _limit_stage_findings(stages: Sequence[StageReport], left: int) -> tuple[Sta
     return tuple(kept)
 
 
-def _last_run_stage(stages: Sequence[StageReport]) -> str:
+def _find_last_run_stage(stages: Sequence[StageReport]) -> str:
     ran = [stage.name for stage in stages if stage.status is not StageStatus.SKIPPED]
     return ran[-1] if ran else (stages[0].name if stages else "")

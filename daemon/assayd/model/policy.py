@@ -89,10 +89,10 @@ class HttpRule:
         if not self.paths:
             return True
         below = any(entry.endswith("/") and path.startswith(entry) for entry in self.paths)
-        return is_plain(path) and (path in self.paths or below)
+        return is_unambiguous_path(path) and (path in self.paths or below)
 
 
-def is_plain(path: str) -> bool:
+def is_unambiguous_path(path: str) -> bool:
     """Return whether all servers interpret a path equally: nothing to resolve, decode twice or fold."""
     if _DEVIOUS.search(path):
         return False
@@ -277,7 +277,7 @@ QUALITY_RULES = frozenset(
 """The rules about passes without value, which a profile can set. Source: docs/quality.md."""
 
 
-MOST_MUTANTS = 50
+MAX_MUTANTS = 50
 """The maximum number of mutants that a profile can request."""
 
 
@@ -333,7 +333,7 @@ DEFAULT_BOUNDS = LimitRanges()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clamp:
+class ClampedValue:
     """A value of a profile that was changed because it was out of range."""
 
     __pydantic_config__ = DOCUMENT
@@ -365,7 +365,7 @@ class ExecutionPolicy:
     resources: ResourcePolicy = ResourcePolicy()
     sql: SqlPolicy = SqlPolicy()
     quality: QualityPolicy = QualityPolicy()
-    clamped: tuple[Clamp, ...] = ()
+    clamped: tuple[ClampedValue, ...] = ()
     digest: str = ""
 
     @property
@@ -378,7 +378,7 @@ class ExecutionPolicy:
         """Return whether a validated result can be approved or committed."""
         return self.approve_reported or not self.reports_only
 
-    def to_run_time(self) -> ExecutionPolicy:
+    def to_runtime_policy(self) -> ExecutionPolicy:
         """Return the form of this policy that is used to plan a run.
 
         In report-only mode, imports are only observed, and SQL rules yield warnings.

@@ -84,7 +84,7 @@ class AttemptPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeCount:
+class AttemptCount:
     """The number of attempts per combination of kind, time bucket, verdict and cause."""
 
     at: datetime
@@ -108,7 +108,7 @@ class SlowAttempt:
 class Summary:
     """Counts of finished attempts. `rules` are the most frequent rules with their numbers of attempts."""
 
-    counts: tuple[TimeCount, ...]
+    counts: tuple[AttemptCount, ...]
     rules: tuple[tuple[str, int], ...]
     slowest: tuple[SlowAttempt, ...]
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from assayd.model.document import DOCUMENT, document_field
 from assayd.model.finding import Finding, FixHint, list_fix_hints
-from assayd.model.policy import Clamp, Enforcement
+from assayd.model.policy import ClampedValue, Enforcement
 from assayd.model.run import Cause, PolicyEvent
 from assayd.model.submission import JsonValue
 
@@ -137,7 +137,7 @@ class Report:
     score: float | None = None
     integrity: str | None = None
     effective_limits: Mapping[str, JsonValue] = field(default_factory=dict)
-    clamped: tuple[Clamp, ...] = ()
+    clamped: tuple[ClampedValue, ...] = ()
     input_digest: str = ""
     policy_digest: str = ""
     enforcement: Enforcement = Enforcement.ENFORCE

@@ -214,7 +214,7 @@ class CapturedOutput:
         return self.head.decode("utf-8", "replace") + mark + self.tail.decode("utf-8", "replace")
 
 
-class UnitEnd(StrEnum):
+class UnitEndReason(StrEnum):
     """The reason why the runner stopped waiting for a unit."""
 
     EXITED = "exited"
@@ -329,7 +329,7 @@ class UnitResult:
 
     name: str
     wait_status: int | None
-    end: UnitEnd = UnitEnd.EXITED
+    end: UnitEndReason = UnitEndReason.EXITED
     results: tuple[bytes, ...] = ()
     malformed: str | None = None
     stdout: CapturedOutput = CapturedOutput()
@@ -342,7 +342,7 @@ class UnitResult:
     outcome: RunOutcome = UNCLASSIFIED
 
 
-class RunEnd(StrEnum):
+class RunEndReason(StrEnum):
     """The reason for the end of a run, as observed by the daemon."""
 
     FINISHED = "finished"
@@ -396,7 +396,7 @@ class RunResult:
     """The result of a run. `units` contains only started units. A value is None if it wasn't measured."""
 
     units: tuple[UnitResult, ...]
-    end: RunEnd
+    end: RunEndReason
     detail: str = ""
     outputs: tuple[OutputFile, ...] = ()
     outputs_dropped: tuple[str, ...] = ()
@@ -413,11 +413,11 @@ class RunResult:
         if decided is None or decided.wait_status is None:
             return None, None
         if os.WIFSIGNALED(decided.wait_status):
-            return None, _signal_name(os.WTERMSIG(decided.wait_status))
+            return None, _get_signal_name(os.WTERMSIG(decided.wait_status))
         return os.waitstatus_to_exitcode(decided.wait_status), None
 
 
-def _signal_name(number: int) -> str:
+def _get_signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # A real-time signal without a name.

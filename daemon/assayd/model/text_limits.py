@@ -7,7 +7,7 @@ SOURCE_BYTES = 2**20
 SYNTAX_NODES = 200_000
 """Nodes of one syntax tree."""
 
-MOST_WAIT_S = 600
+MAX_WAIT_S = 600
 """Seconds that one request waits for a verdict; clients repeat the request."""
 
 SAMPLE_PATHS = 100

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MOST_PARENT_CHARS = 128
-MOST_STATE_CHARS = 512
-MOST_STATE_MEMBERS = 32
+MAX_PARENT_CHARS = 128
+MAX_STATE_CHARS = 512
+MAX_STATE_MEMBERS = 32
 
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _KEY = r"[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13}"
@@ -57,7 +57,7 @@ def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceCo
 
     A request with several `traceparent` headers is invalid. An invalid `tracestate` is ignored.
     """
-    if len(parents) != 1 or len(parents[0]) > MOST_PARENT_CHARS:
+    if len(parents) != 1 or len(parents[0]) > MAX_PARENT_CHARS:
         return None
     read = _PARENT.fullmatch(parents[0])
     if read is None:
@@ -74,11 +74,11 @@ def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceCo
 def _join_state(headers: Sequence[str]) -> str:
     """Return all `tracestate` members as one value, or "" if any member is invalid."""
     joined = ",".join(headers)
-    if len(joined) > MOST_STATE_CHARS:
+    if len(joined) > MAX_STATE_CHARS:
         return ""
     members = [member for each in joined.split(",") if (member := each.strip(" \t"))]
     read = [_MEMBER.fullmatch(member) for member in members]
     keys = {match[1] for match in read if match is not None}
-    if len(members) > MOST_STATE_MEMBERS or len(keys) != len(members):
+    if len(members) > MAX_STATE_MEMBERS or len(keys) != len(members):
         return ""
     return ",".join(members)

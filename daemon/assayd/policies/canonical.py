@@ -20,7 +20,7 @@ from assayd.policies.files import Profile
 MEGABYTE = 2**20
 
 
-def effective_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
+def build_effective_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Return the values that apply to submitted code. Policies with equal values have equal digests."""
     network, imports, resources = policy.network, policy.imports, policy.resources
     adapter, commands = policy.adapter, policy.commands
@@ -31,21 +31,21 @@ def effective_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
         "exec": policy.exec,
         "network": {
             "mode": network.mode.value,
-            "hosts": _sorted_list(network.hosts),
+            "hosts": _to_sorted_list(network.hosts),
             "ports": [*sorted(network.ports)],
             "connect_timeout_s": network.connect_timeout_s,
             "http": {
-                host: {"methods": _sorted_list(rule.methods), "paths": _sorted_list(rule.paths)}
+                host: {"methods": _to_sorted_list(rule.methods), "paths": _to_sorted_list(rule.paths)}
                 for host, rule in sorted(network.http.items())
             },
         },
         "imports": {
             "mode": imports.mode.value,
             "categories": list(imports.categories),
-            "allowed": _sorted_list(imports.allowed),
-            "denied": _sorted_list(imports.denied),
+            "allowed": _to_sorted_list(imports.allowed),
+            "denied": _to_sorted_list(imports.denied),
             "submodules": imports.submodules.value,
-            "names": {module: _sorted_list(names) for module, names in sorted(imports.names.items())},
+            "names": {module: _to_sorted_list(names) for module, names in sorted(imports.names.items())},
             "enforce_forbidden": imports.enforce_forbidden,
         },
         "adapter": {
@@ -53,14 +53,14 @@ def effective_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "methods": list(adapter.methods),
             "base_classes": list(adapter.base_classes),
             "modules": list(adapter.modules),
-            "forbidden": _sorted_list(adapter.forbidden),
+            "forbidden": _to_sorted_list(adapter.forbidden),
         },
         "commands": {
-            "allowed": _sorted_list(commands.allowed),
-            "blocked": _sorted_list(commands.blocked),
-            "builtins": _sorted_list(commands.builtins),
-            "options": {name: _sorted_list(refused) for name, refused in sorted(commands.options.items())},
-            "protected": _sorted_list(commands.protected),
+            "allowed": _to_sorted_list(commands.allowed),
+            "blocked": _to_sorted_list(commands.blocked),
+            "builtins": _to_sorted_list(commands.builtins),
+            "options": {name: _to_sorted_list(refused) for name, refused in sorted(commands.options.items())},
+            "protected": _to_sorted_list(commands.protected),
             "ignored_errors": (commands.ignored_errors or IgnoredErrors.WARNING).value,
         },
         "sql": {**asdict(policy.sql), "rules": {name: level.value for name, level in policy.sql.rules}},
@@ -79,7 +79,7 @@ def effective_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
 
 def flatten_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Return the values that apply to submitted code, keyed by dotted name."""
-    return dict(_flatten(effective_values(policy), ""))
+    return dict(_flatten(build_effective_values(policy), ""))
 
 
 def _flatten(values: Mapping[str, JsonValue], within: str) -> Iterator[tuple[str, JsonValue]]:
@@ -98,7 +98,7 @@ def describe_policy(
     return {
         "name": policy.name,
         "description": policy.description,
-        **effective_values(policy),
+        **build_effective_values(policy),
         "clamped": [asdict(clamp) for clamp in policy.clamped],
         "digest": policy.digest,
         "enforceable": reason is None,
@@ -112,7 +112,7 @@ def describe_policy(
 
 def add_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
     """Return the policy together with the digest of its effective values."""
-    text = json.dumps(effective_values(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(build_effective_values(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return replace(policy, digest=hashlib.sha256(text.encode()).hexdigest())
 
 
@@ -131,7 +131,7 @@ def find_unenforceable_part(policy: ExecutionPolicy, *, egress: bool) -> str | N
     return None
 
 
-def _sorted_list(names: frozenset[str]) -> list[JsonValue]:
+def _to_sorted_list(names: frozenset[str]) -> list[JsonValue]:
     return [*sorted(names)]
 
 
@@ -208,19 +208,19 @@ def find_value_origins(
 def _find_set_values(profile: Profile) -> Iterator[tuple[str, ValueOrigin]]:
     """Yield the values that a file sets, including the values to which it adds indirectly."""
     implied: dict[str, ValueOrigin] = {}
-    for key in _leaf_keys(profile.file.values):
+    for key in _iter_leaf_keys(profile.file.values):
         place = ValueOrigin(profile=profile.name, file=profile.file.path, line=profile.file.line(key))
         also = IMPLIED.get(".".join(key[:2]))
         if also is not None:
             implied.setdefault(also, place)
         yield ".".join(key), place
-    stated = {".".join(key) for key in _leaf_keys(profile.file.values)}
+    stated = {".".join(key) for key in _iter_leaf_keys(profile.file.values)}
     yield from ((field, place) for field, place in implied.items() if field not in stated)
 
 
-def _leaf_keys(values: Mapping[str, object], within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _iter_leaf_keys(values: Mapping[str, object], within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            yield from _leaf_keys(value, (*within, key))
+            yield from _iter_leaf_keys(value, (*within, key))
         elif within or key not in {"description", "extends"}:
             yield (*within, key)

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from assayd import tomlfile
 from assayd.model.hosts import normalize_entry
-from assayd.model.policy import MOST_MUTANTS, QUALITY_RULES, SQL_RULES, is_plain
+from assayd.model.policy import MAX_MUTANTS, QUALITY_RULES, SQL_RULES, is_unambiguous_path
 from assayd.tomlfile import FileError, Problem, TomlFile
 
 CODE = "policy.file"
@@ -49,7 +49,7 @@ def _check_http_method(name: str) -> str:
 
 
 def _check_url_path(path: str) -> str:
-    if not _PATH.fullmatch(path) or not is_plain(path) or "?" in path or "#" in path:
+    if not _PATH.fullmatch(path) or not is_unambiguous_path(path) or "?" in path or "#" in path:
         plain = "must begin with / and must not have //, .., ?, #, or an ambiguous escape such as %2f"
         raise ValueError(f"{path!r} isn't a plain path: it {plain}")
     return path
@@ -213,7 +213,7 @@ class QualityTable(_ProfileModel):
     severity: Literal["off", "warning", "error"] | None = None
     rules: dict[QualityRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)
     generalization: bool | None = None
-    mutants: Annotated[int, Field(ge=0, le=MOST_MUTANTS)] | None = None
+    mutants: Annotated[int, Field(ge=0, le=MAX_MUTANTS)] | None = None
 
 
 class ResourcesTable(_ProfileModel):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from assayd import did_you_mean
 from assayd.errors import RequestError
-from assayd.model.policy import DEFAULT_BOUNDS, Clamp, ExecutionPolicy, LimitRange, LimitRanges
+from assayd.model.policy import DEFAULT_BOUNDS, ClampedValue, ExecutionPolicy, LimitRange, LimitRanges
 from assayd.policies.canonical import (
     MEGABYTE,
     Origins,
@@ -67,10 +67,10 @@ def _clamp_range(inner: LimitRange, outer: LimitRange) -> LimitRange:
     return LimitRange(least=outer.clamp(inner.least), most=outer.clamp(inner.most))
 
 
-def _list_clamps(pairs: tuple[tuple[str, float, float], ...]) -> Iterator[Clamp]:
+def _list_clamps(pairs: tuple[tuple[str, float, float], ...]) -> Iterator[ClampedValue]:
     for field, requested, effective in pairs:
         if requested != effective:
-            yield Clamp(field=f"resources.{field}", requested=requested, effective=effective)
+            yield ClampedValue(field=f"resources.{field}", requested=requested, effective=effective)
 
 
 WIDEST = LimitRanges(max_processes=LimitRange(least=1, most=64))
@@ -106,7 +106,7 @@ class PolicySet:
         """
         if name not in self._policies:
             known = ", ".join(self.names)
-            hint = did_you_mean.did_you_mean_hint(name, self.names)
+            hint = did_you_mean.format_did_you_mean_hint(name, self.names)
             message = f"unknown policy {name!r}{hint}; use one of {known}"
             raise RequestError("policy.unknown", message, field="policy")
         return self._policies[name]

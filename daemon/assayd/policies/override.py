@@ -29,7 +29,7 @@ from assayd.model.policy import (
     RuleLevel,
     SqlPolicy,
     SubmoduleRule,
-    is_plain,
+    is_unambiguous_path,
 )
 from assayd.policies.canonical import MEGABYTE, add_digest
 
@@ -40,7 +40,7 @@ _Item = TypeVar("_Item", int, str)
 # Names of a request travel to the runner in the header of one frame, so they are limited.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _COMMAND = re.compile(r"[A-Za-z0-9_.:\[-]{1,100}")
-_MOST_NAMES = 200
+_MAX_NAMES = 200
 _PRINTED = re.compile(r"[!-~]{1,200}")
 
 
@@ -123,10 +123,10 @@ def _narrow_hosts(field: str, value: object, policy: NetworkPolicy) -> dict[str,
         try:
             entry = normalize_entry(text)
         except ValueError as problem:
-            raise _type_error(field, str(problem)) from problem
+            raise _build_type_error(field, str(problem)) from problem
         covering = sorted((own for own in policy.hosts if entry_covers(own, entry)), key=len)
         if not covering:
-            raise _wider_error(field, f"not in the policy: {entry}")
+            raise _build_wider_error(field, f"not in the policy: {entry}")
         free = any(own not in policy.http for own in covering)
         narrowed[entry] = None if free else policy.http[covering[-1]]
     return narrowed
@@ -139,7 +139,7 @@ def _tighten_http_rules(
     for host, table in _require_table(field, value).items():
         at = f"{field}.{host[:100]}"
         if host not in hosts:
-            raise _wider_error(at, "isn't one of the hosts; add it to hosts")
+            raise _build_wider_error(at, "isn't one of the hosts; add it to hosts")
         asked[host] = _tighten_http_rule(at, _require_table(at, table), rules.get(host, HttpRule()))
     return asked
 
@@ -150,21 +150,23 @@ def _tighten_http_rule(at: str, table: Table, rule: HttpRule) -> HttpRule:
     if "methods" in table:
         methods = _parse_nonempty_set(f"{at}.methods", table["methods"])
         if beyond := [method for method in sorted(methods) if not rule.allows_method(method)]:
-            raise _wider_error(f"{at}.methods", f"not in the policy: {beyond[0]}")
+            raise _build_wider_error(f"{at}.methods", f"not in the policy: {beyond[0]}")
     if "paths" in table:
         paths = _parse_nonempty_set(f"{at}.paths", table["paths"])
-        if beyond := [path for path in sorted(paths) if not (is_plain(path) and rule.allows_path(path))]:
-            raise _wider_error(f"{at}.paths", f"not in the policy: {beyond[0]}")
+        if beyond := [
+            path for path in sorted(paths) if not (is_unambiguous_path(path) and rule.allows_path(path))
+        ]:
+            raise _build_wider_error(f"{at}.paths", f"not in the policy: {beyond[0]}")
     return HttpRule(methods=methods, paths=paths)
 
 
 def _parse_nonempty_set(field: str, value: object) -> frozenset[str]:
     """Parse a list; reject an empty list, because it would allow everything."""
     texts = _require_list(field, value)
-    if not texts or len(texts) > _MOST_NAMES:
-        raise _type_error(field, f"must have between 1 and {_MOST_NAMES} strings")
+    if not texts or len(texts) > _MAX_NAMES:
+        raise _build_type_error(field, f"must have between 1 and {_MAX_NAMES} strings")
     if not all(isinstance(text, str) and _PRINTED.fullmatch(text) for text in texts):
-        raise _type_error(field, "must be a list of ASCII strings, each of at most 200 characters")
+        raise _build_type_error(field, "must be a list of ASCII strings, each of at most 200 characters")
     return frozenset(str(text) for text in texts)
 
 
@@ -174,9 +176,9 @@ def _tighten_imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
     denied = _parse_names(f"{at}.denied", table.get("denied", []))
     forbid = table.get("enforce_forbidden", policy.enforce_forbidden)
     if not isinstance(forbid, bool):
-        raise _type_error(f"{at}.enforce_forbidden", "must be true or false")
+        raise _build_type_error(f"{at}.enforce_forbidden", "must be true or false")
     if policy.enforce_forbidden and not forbid:
-        raise _wider_error(f"{at}.enforce_forbidden", "can't be switched off")
+        raise _build_wider_error(f"{at}.enforce_forbidden", "can't be switched off")
     return replace(
         policy,
         mode=ImportMode(_get_choice(at, "mode", table, policy.mode, "enforce", tuple(ImportMode))),
@@ -224,7 +226,7 @@ def _tighten_sql_rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, Rul
             raise RequestError("request.override", message, field=at)
         order = tuple(RuleLevel)
         if order.index(RuleLevel(text)) < order.index(levels.get(name, RuleLevel.ERROR)):
-            raise _wider_error(at, f"{name} can only become stricter")
+            raise _build_wider_error(at, f"{name} can only become stricter")
         levels[name] = RuleLevel(text)
     return tuple(sorted(levels.items()))
 
@@ -233,7 +235,7 @@ def _check_allowed_modules(field: str, value: object, policy: ImportPolicy) -> f
     modules = _parse_names(field, value)
     for module in sorted(modules):
         if not policy.allows(module):
-            raise _wider_error(field, f"{module!r} isn't allowed by the policy")
+            raise _build_wider_error(field, f"{module!r} isn't allowed by the policy")
     return modules
 
 
@@ -244,45 +246,49 @@ def _get_at_most(
         return most
     value = read(f"{at}.{key}", table[key])
     if value > most:
-        raise _wider_error(f"{at}.{key}", f"{value:g} exceeds the policy's {most:g}")
+        raise _build_wider_error(f"{at}.{key}", f"{value:g} exceeds the policy's {most:g}")
     return value
 
 
 def _get_choice(at: str, key: str, table: Table, current: str, tightest: str, known: tuple[str, ...]) -> str:
     value = table.get(key, current)
     if value not in known:
-        raise _type_error(f"{at}.{key}", "must be one of " + ", ".join(known))
+        raise _build_type_error(f"{at}.{key}", "must be one of " + ", ".join(known))
     if value not in {current, tightest}:
-        raise _wider_error(f"{at}.{key}", f"{value} is wider than the policy's {current}")
+        raise _build_wider_error(f"{at}.{key}", f"{value} is wider than the policy's {current}")
     return str(value)
 
 
 def _require_subset(field: str, asked: frozenset[_Item], allowed: frozenset[_Item]) -> frozenset[_Item]:
     if beyond := asked - allowed:
-        raise _wider_error(field, "not in the policy: " + ", ".join(str(item) for item in sorted(beyond)))
+        raise _build_wider_error(
+            field, "not in the policy: " + ", ".join(str(item) for item in sorted(beyond))
+        )
     return asked
 
 
 def _parse_number(field: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _type_error(field, "must be a number")
+        raise _build_type_error(field, "must be a number")
     if not math.isfinite(value) or value <= 0:
-        raise _type_error(field, "must be a finite number above 0")
+        raise _build_type_error(field, "must be a finite number above 0")
     return float(value)
 
 
 def _parse_integer(field: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _type_error(field, "must be an integer, 1 or more")
+        raise _build_type_error(field, "must be an integer, 1 or more")
     return value
 
 
 def _parse_names(field: str, value: object, pattern: re.Pattern[str] = _NAME) -> frozenset[str]:
     names = _require_list(field, value)
     if not all(isinstance(name, str) and pattern.fullmatch(name) for name in names):
-        raise _type_error(field, "must be a list of dotted names or hosts, each of at most 100 characters")
-    if len(names) > _MOST_NAMES:
-        raise _type_error(field, f"has more than {_MOST_NAMES} names")
+        raise _build_type_error(
+            field, "must be a list of dotted names or hosts, each of at most 100 characters"
+        )
+    if len(names) > _MAX_NAMES:
+        raise _build_type_error(field, f"has more than {_MAX_NAMES} names")
     return frozenset(str(name) for name in names)
 
 
@@ -292,27 +298,29 @@ def _parse_ports(field: str, value: object) -> frozenset[int]:
 
 def _require_list(field: str, value: object) -> list[object]:
     if not isinstance(value, list):
-        raise _type_error(field, "must be a list; on a command line, write a,b or, for a single item, a,")
+        raise _build_type_error(
+            field, "must be a list; on a command line, write a,b or, for a single item, a,"
+        )
     return value
 
 
 def _require_table(field: str, value: object) -> Table:
     if not isinstance(value, Mapping):
-        raise _type_error(field, "must be an object")
+        raise _build_type_error(field, "must be an object")
     return value
 
 
 def _reject_unknown_keys(at: str, table: Table, known: tuple[str, ...]) -> None:
     for key in table:
         if key not in known:
-            hint = did_you_mean.did_you_mean_hint(key, known)
+            hint = did_you_mean.format_did_you_mean_hint(key, known)
             message = f"{at}.{key}: unknown key{hint}; use one of {', '.join(known)}"
             raise RequestError("override.unknown", message, field=f"{at}.{key}")
 
 
-def _type_error(field: str, message: str) -> RequestError:
+def _build_type_error(field: str, message: str) -> RequestError:
     return RequestError("override.type", f"{field}: {message}", field=field)
 
 
-def _wider_error(field: str, message: str) -> RequestError:
+def _build_wider_error(field: str, message: str) -> RequestError:
     return RequestError("override.wider", f"{field}: {message}; a request can only tighten", field=field)

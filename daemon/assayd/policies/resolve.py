@@ -97,13 +97,13 @@ class ProfileResolver:
         if parent in trail:
             return "profiles extend each other in a cycle: " + " > ".join((*trail, parent))
         if parent not in self._profiles:
-            return f"unknown profile {parent!r}{did_you_mean.did_you_mean_hint(parent, list(self._profiles))}"
+            return f"unknown profile {parent!r}{did_you_mean.format_did_you_mean_hint(parent, list(self._profiles))}"
         return None
 
     def _find_unknown_categories(self, profile: Profile) -> Iterator[Problem]:
         for category in profile.table.imports.categories or ():
             if category not in self._categories:
-                hint = did_you_mean.did_you_mean_hint(category, list(self._categories))
+                hint = did_you_mean.format_did_you_mean_hint(category, list(self._categories))
                 message = f"unknown import category {category!r}{hint}"
                 yield profile.file.problem(("imports", "categories"), message)
 

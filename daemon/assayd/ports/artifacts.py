@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from assayd.model.attempt import Attempt, Bundle, Written
+from assayd.model.attempt import Attempt, Bundle, WrittenBundle
 from assayd.model.batch import Batch, BatchItem
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
@@ -26,7 +26,7 @@ async def attach_nothing(attempt: Attempt, verdict: Verdict) -> Mapping[str, byt
 class ArtifactStore(Protocol):
     """A store of read-only bundles, which are written atomically. All methods can raise StoreError."""
 
-    async def write(self, bundle: Bundle) -> Written:
+    async def write(self, bundle: Bundle) -> WrittenBundle:
         """Write a bundle durably and atomically."""
         ...
 
@@ -38,7 +38,7 @@ class ArtifactStore(Protocol):
         """Return the content of one file. Raises: StoreError ``artifact.missing``."""
         ...
 
-    def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Return one file in pieces of limited size. Raises: StoreError ``artifact.missing``."""
         ...
 

@@ -10,7 +10,7 @@ ELSEWHERE_S = 1.0
 """Seconds between reads of the records when another process drives the work."""
 
 
-class DrivenWork(StrEnum):
+class WorkKind(StrEnum):
     """A type of work that only one process at a time can drive."""
 
     BATCH = "batch"
@@ -31,11 +31,11 @@ class WorkAssignment(Protocol):
         """Return whether this is the only process."""
         ...
 
-    async def claim(self, kind: DrivenWork, subject: str) -> bool:
+    async def claim(self, kind: WorkKind, subject: str) -> bool:
         """Return whether this process drives the work; if it doesn't, notify the process that does."""
         ...
 
-    async def request_cancel(self, kind: DrivenWork, subject: str) -> bool:
+    async def request_cancel(self, kind: WorkKind, subject: str) -> bool:
         """Request the end of the work from the process that drives it; return False if it is this one."""
         ...
 
@@ -45,11 +45,11 @@ class SingleProcessAssignment:
 
     alone = True
 
-    async def claim(self, kind: DrivenWork, subject: str) -> bool:
+    async def claim(self, kind: WorkKind, subject: str) -> bool:
         """Return True, because this process drives all work."""
         return True
 
-    async def request_cancel(self, kind: DrivenWork, subject: str) -> bool:
+    async def request_cancel(self, kind: WorkKind, subject: str) -> bool:
         """Return False, because no other process exists."""
         return False
 

@@ -110,7 +110,7 @@ class OwnedContainer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndFacts:
+class ContainerExitFacts:
     """The engine's facts about a container that has ended. None means unknown."""
 
     running: bool
@@ -247,7 +247,7 @@ class Engine(Protocol):
         """Remove the container, running or not, and verify that it no longer exists."""
         ...
 
-    async def facts(self, ref: ContainerRef) -> EndFacts:
+    async def facts(self, ref: ContainerRef) -> ContainerExitFacts:
         """Return the facts about the container's end. Must be called before `remove`."""
         ...
 

@@ -119,7 +119,7 @@ class Service(Protocol):
     def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[AttemptEvent, None]:
         """Yield the events of an attempt after the event id `after`, up to the event ``finished``.
 
-        The ids have the format of `wire.event_id`. Closing the iterator ends the subscription.
+        The ids have the format of `wire.format_event_id`. Closing the iterator ends the subscription.
         """
         ...
 
@@ -162,7 +162,7 @@ class Service(Protocol):
 PACKAGE = "assayd_chains"
 
 
-def missing_chain_packages() -> Mapping[str, str]:
+def find_missing_chain_packages() -> Mapping[str, str]:
     """Return the missing package, keyed by its purpose; empty if the package is installed."""
     return {} if find_spec(PACKAGE) is not None else {"repair and generation": PACKAGE}
 
@@ -216,7 +216,7 @@ class Chains(Protocol):
         """Return the first repair that an attempt began, or None."""
         ...
 
-    async def recover_chains(self, only: Container[str] | None = None) -> None:
+    async def recover_unfinished(self, only: Container[str] | None = None) -> None:
         """Continue the unfinished chains of a previous run: all chains, or those with an id in `only`."""
         ...
 
@@ -225,7 +225,7 @@ class Chains(Protocol):
         ...
 
 
-class NoChains:
+class NullChains:
     """An implementation of `Chains` and `RepairRequests` that is used without their package."""
 
     writers: Sequence[str] = ()
@@ -247,7 +247,7 @@ class NoChains:
         """Return None, because no attempt is repaired."""
         return None
 
-    async def recover_chains(self, only: Container[str] | None = None) -> None:
+    async def recover_unfinished(self, only: Container[str] | None = None) -> None:
         """Do nothing, because no chains exist."""
 
     def end(self, chain_id: str) -> bool:
@@ -261,7 +261,7 @@ WORKFLOWS_PACKAGE = "assayd_workflows"
 class Workflows(Protocol):
     """The workflows of a daemon, as far as the core uses them."""
 
-    async def recover_chains(self, only: Container[str] | None = None) -> None:
+    async def recover_unfinished(self, only: Container[str] | None = None) -> None:
         """Continue the unfinished workflows of a previous run: all, or those with an id in `only`."""
         ...
 
@@ -270,10 +270,10 @@ class Workflows(Protocol):
         ...
 
 
-class NoWorkflows:
+class NullWorkflows:
     """An implementation of `Workflows`, used if their package isn't installed."""
 
-    async def recover_chains(self, only: Container[str] | None = None) -> None:
+    async def recover_unfinished(self, only: Container[str] | None = None) -> None:
         """Do nothing, because no workflows exist."""
 
     def end(self, workflow_id: str) -> bool:

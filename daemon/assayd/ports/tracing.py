@@ -66,7 +66,7 @@ class Tracing(Protocol):
         ...
 
 
-class NoSpan:
+class NoOpSpan:
     """An implementation of `Span`, used if tracing is off."""
 
     context: TraceContext | None = None
@@ -84,10 +84,10 @@ class NoSpan:
         """Ignore the end of the span."""
 
 
-NO_SPAN = NoSpan()
+NO_SPAN = NoOpSpan()
 
 
-class NoTracing:
+class NoOpTracing:
     """An implementation of `Tracing`, used if tracing is off."""
 
     is_on = False
@@ -109,7 +109,7 @@ class NoTracing:
         return NO_SPAN
 
 
-NO_TRACING = NoTracing()
+NO_TRACING = NoOpTracing()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ _NEW = TraceOrigin()
 _ORIGIN: ContextVar[TraceOrigin] = ContextVar("trace_origin", default=_NEW)
 
 
-def trace_origin() -> TraceOrigin:
+def get_trace_origin() -> TraceOrigin:
     """Return the context that new spans of this task continue."""
     return _ORIGIN.get()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from assayd.aio import run_cleanup
 from assayd.errors import ConfigError, EngineError
 from assayd.ids import UlidGenerator
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import Engine, ImageFacts
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, build_container_spec, open_container
 from assayd.sandbox.pool.decide import PoolKey
@@ -16,7 +16,7 @@ from assayd.sandbox.pool.decide import PoolKey
 _MIB = 2**20
 _SPARE_MB = 16
 """Megabytes for the runner's later needs: the frames of an attempt, a child before its first line."""
-_LEAST_MB = 32
+_MIN_MB = 32
 _ROOM_BYTES = 1024 * _MIB
 
 
@@ -39,7 +39,7 @@ async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[
         work_files=64,
         open_files=256,
         network="blocked",
-        seccomp=shared_path("seccomp", "container.json").read_text(encoding="utf-8"),
+        seccomp=get_shared_data_path("seccomp", "container.json").read_text(encoding="utf-8"),
         preload=preload,
     )
     first = await open_container(engine, key, origin, UlidGenerator().new(), ahead=True)
@@ -54,11 +54,11 @@ async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[
         remedy = "build it without preload, and import the module in an attempt to see the error"
         message = f"{name} can't import {named}, which its recipe preloads; {remedy}"
         raise ConfigError("image.preload", message)
-    return max(_LEAST_MB, -(-second.ready.memory_bytes // _MIB) + _SPARE_MB)
+    return max(_MIN_MB, -(-second.ready.memory_bytes // _MIB) + _SPARE_MB)
 
 
 _TIMEOUT_S = 120.0
-_MOST_BYTES = 16 * _MIB
+_MAX_BYTES = 16 * _MIB
 _SAID = 300
 _SETTLE_TRIES, _SETTLE_S = 100, 0.05
 
@@ -81,7 +81,7 @@ async def run_and_read_output(engine: Engine, archive: Path) -> bytes:
             work_files=64,
             open_files=256,
             network="blocked",
-            seccomp=shared_path("seccomp", "container.json").read_text(encoding="utf-8"),
+            seccomp=get_shared_data_path("seccomp", "container.json").read_text(encoding="utf-8"),
         )
         return await _run_and_read(engine, key)
     finally:
@@ -99,7 +99,7 @@ async def _run_and_read(engine: Engine, key: PoolKey) -> bytes:
         printed = bytearray()
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                while len(printed) <= _MOST_BYTES and (block := await duplex.read()):
+                while len(printed) <= _MAX_BYTES and (block := await duplex.read()):
                     printed += block
         except TimeoutError as late:
             raise EngineError("image.program_failed", f"it took more than {_TIMEOUT_S:.0f} seconds") from late
@@ -112,6 +112,6 @@ async def _run_and_read(engine: Engine, key: PoolKey) -> bytes:
             await asyncio.sleep(_SETTLE_S)
     finally:
         await run_cleanup(engine.remove(ref), timeout_s=REMOVE_TIMEOUT_S)
-    if facts.running or facts.exit_code != 0 or len(printed) > _MOST_BYTES:
+    if facts.running or facts.exit_code != 0 or len(printed) > _MAX_BYTES:
         raise EngineError("image.program_failed", f"it ended with {facts.exit_code}; its output: {said!a}")
     return bytes(printed)

@@ -18,18 +18,18 @@ from assayd.ports.engine import (
     LABEL_DAEMON,
     LABEL_GENERATION,
     LABEL_POOL_KEY,
+    ContainerExitFacts,
     ContainerRef,
     ContainerSpec,
-    EndFacts,
     Engine,
 )
 from assayd.sandbox.pool.decide import PoolKey
 from assayd.sandbox.session.channel import (
     LEAVE,
-    GuestProtocolViolation,
-    Ready,
+    GuestProtocolError,
+    ReadyReport,
     RunnerChannel,
-    StreamEnded,
+    StreamEndedError,
     wait_until_ready,
 )
 
@@ -64,13 +64,13 @@ class Container:
         self.ref = ref
         self.key = key
         self.channel = channel
-        self.ready = Ready(python="", memory_bytes=0, cgroup=0)
+        self.ready = ReadyReport(python="", memory_bytes=0, cgroup=0)
         self.orderly = False
 
     def __repr__(self) -> str:
         return f"<Container {self.ref.ulid} {self.key.image}>"
 
-    async def end_and_get_facts(self, *, ends_by_itself: bool) -> tuple[EndFacts, bool]:
+    async def end_and_get_facts(self, *, ends_by_itself: bool) -> tuple[ContainerExitFacts, bool]:
         """End the container; return the facts about its end, and whether the daemon had to kill it.
 
         If the container closed the stream, it has some time to exit before the daemon kills it, because a
@@ -99,13 +99,13 @@ class Container:
         Raises: EngineError, if the container wasn't removed.
         """
         if self.orderly and not self._engine.capabilities().quick:
-            await self._shut_down()
+            await self._request_exit()
         await self.channel.close()
         await self._engine.remove(self.ref)
 
-    async def _shut_down(self) -> None:
+    async def _request_exit(self) -> None:
         """Request the runner's exit, which takes the engine less time than a kill."""
-        with suppress(GuestProtocolViolation, StreamEnded, EngineError, TimeoutError):
+        with suppress(GuestProtocolError, StreamEndedError, EngineError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.channel.send(LEAVE)
                 await self.channel.receive()  # Only the end of the stream can follow.
@@ -137,7 +137,7 @@ async def open_container(
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
                 container.ready = await wait_until_ready(container.channel, key.preload if ahead else ())
-        except StreamEnded as end:
+        except StreamEndedError as end:
             await _remove_container(container.remove(), ulid)
             said = container.channel.duplex.diagnostics.decode("utf-8", "replace").strip()[-_SAID:]
             message = f"the runner ended before it was ready; its output: {said!r}"
@@ -164,7 +164,7 @@ async def _convert_guest_faults() -> AsyncIterator[None]:
     """Convert faults of the runner to internal errors, because guest code hasn't run yet."""
     try:
         yield
-    except GuestProtocolViolation as fault:
+    except GuestProtocolError as fault:
         raise EngineError("image.mismatch", str(fault)) from fault
     except FrameError as problem:
         raise EngineError("runner.request", "the runner's preparation doesn't fit into a frame") from problem

@@ -19,7 +19,7 @@ from assayd.errors import EngineError
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.sandbox.sandbox import Sandbox, constant_variables, runner_interpreter
+from assayd.sandbox.sandbox import Sandbox, get_constant_variables, get_runner_interpreter
 
 Facts = Mapping[str, JsonValue]
 """The result of the isolation probe, in plain JSON."""
@@ -272,7 +272,7 @@ _EXPECTED_OF_A_EGRESS: Facts = {
 }
 
 
-def _no_complaints(value: JsonValue) -> Iterator[str]:
+def _accept_any_value(value: JsonValue) -> Iterator[str]:
     yield from ()
 
 
@@ -296,7 +296,7 @@ def _check_egress(value: JsonValue) -> Iterator[str]:
     yield from _find_differences(value if isinstance(value, dict) else {}, _EXPECTED_OF_A_EGRESS)
 
 
-def _limit_check(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
+def _build_limit_check(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
     def judge(value: JsonValue) -> Iterator[str]:
         if type(value) is not int or value > limit:
             yield f"{what}: {value!r}, above the limit {limit}"
@@ -312,7 +312,7 @@ def build_probes(*, max_processes: int, work_bytes: int, constants: Sequence[str
     return (
         Probe(
             name="isolation",
-            source=_isolation_source(constants),
+            source=_build_isolation_source(constants),
             cause=Cause.COMPLETED,
             complaints=_check_isolation,
         ),
@@ -320,17 +320,17 @@ def build_probes(*, max_processes: int, work_bytes: int, constants: Sequence[str
             name="processes",
             source=PROCESSES,
             cause=Cause.COMPLETED,
-            complaints=_limit_check(max_processes - 1, "processes started"),
+            complaints=_build_limit_check(max_processes - 1, "processes started"),
         ),
         Probe(
             name="disk",
             source=DISK,
             cause=Cause.COMPLETED,
-            complaints=_limit_check(work_bytes, "bytes written"),
+            complaints=_build_limit_check(work_bytes, "bytes written"),
         ),
-        Probe(name="clock", source=CLOCK, cause=Cause.TIMEOUT, complaints=_no_complaints, deadline_s=0.2),
-        Probe(name="output", source=OUTPUT, cause=Cause.OUTPUT_LIMIT, complaints=_no_complaints),
-        Probe(name="memory", source=MEMORY, cause=Cause.OUT_OF_MEMORY, complaints=_no_complaints),
+        Probe(name="clock", source=CLOCK, cause=Cause.TIMEOUT, complaints=_accept_any_value, deadline_s=0.2),
+        Probe(name="output", source=OUTPUT, cause=Cause.OUTPUT_LIMIT, complaints=_accept_any_value),
+        Probe(name="memory", source=MEMORY, cause=Cause.OUT_OF_MEMORY, complaints=_accept_any_value),
     )
 
 
@@ -339,14 +339,14 @@ def build_exec_probes(constants: Sequence[str] = ()) -> tuple[Probe, ...]:
     return (
         Probe(
             name="isolation, exec",
-            source=_isolation_source(constants),
+            source=_build_isolation_source(constants),
             cause=Cause.COMPLETED,
             complaints=partial(_check_isolation, executable=["/sandbox"]),
         ),
     )
 
 
-def _isolation_source(constants: Sequence[str]) -> str:
+def _build_isolation_source(constants: Sequence[str]) -> str:
     return f"{ISOLATION}\n\nSYSCALLS = {SYSCALLS!r}\nCONSTANTS = {list(constants)!r}\n"
 
 
@@ -387,20 +387,20 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
     tried = build_probes(
         max_processes=LIMITS.max_processes,
         work_bytes=LIMITS.work_bytes,
-        constants=constant_variables(facts),
+        constants=get_constant_variables(facts),
     )
     listed = NetworkPolicy(mode=NetworkMode.ALLOWLIST)
     blocked: list[str] = []
     relayed: list[str] = []
     lost: list[str] = []
     executing: list[str] = []
-    runs_written = build_exec_probes(constant_variables(facts))
+    runs_written = build_exec_probes(get_constant_variables(facts))
     executes = build_canary_spec(runs_written, image, limits=replace(LIMITS, work_exec=True))
     await run_concurrently(
         _run_probes(sandbox, tried, build_canary_spec(tried, image), blocked),
         _run_probes(sandbox, RELAYED, build_canary_spec(RELAYED, image, listed), relayed),
         _run_probes(sandbox, runs_written, executes, executing),
-        _check_lost_runner(sandbox, _build_lost_runner_spec(image, runner_interpreter(facts)), lost),
+        _check_lost_runner(sandbox, _build_lost_runner_spec(image, get_runner_interpreter(facts)), lost),
     )
     return [*blocked, *relayed, *executing, *lost]
 

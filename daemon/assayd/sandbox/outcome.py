@@ -27,26 +27,26 @@ from assayd.model.run import (
     ContainerFacts,
     Limits,
     Program,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     RunSpec,
     Unit,
-    UnitEnd,
+    UnitEndReason,
     UnitResult,
 )
 
 _OWN_KILLS = {
-    UnitEnd.DEADLINE: (Cause.TIMEOUT, "unit deadline"),
-    UnitEnd.OUTPUT_LIMIT: (Cause.OUTPUT_LIMIT, "output read cap"),
-    UnitEnd.RESULT_LIMIT: (Cause.OUTPUT_LIMIT, "result cap"),
+    UnitEndReason.DEADLINE: (Cause.TIMEOUT, "unit deadline"),
+    UnitEndReason.OUTPUT_LIMIT: (Cause.OUTPUT_LIMIT, "output read cap"),
+    UnitEndReason.RESULT_LIMIT: (Cause.OUTPUT_LIMIT, "result cap"),
 }
 
 _RUN_ENDS = {
-    RunEnd.CANCELLED: Cause.CANCELLED,
-    RunEnd.DEADLINE: Cause.TIMEOUT,
-    RunEnd.PROTOCOL: Cause.PROTOCOL_VIOLATION,
-    RunEnd.ENGINE: Cause.INFRASTRUCTURE,
+    RunEndReason.CANCELLED: Cause.CANCELLED,
+    RunEndReason.DEADLINE: Cause.TIMEOUT,
+    RunEndReason.PROTOCOL: Cause.PROTOCOL_VIOLATION,
+    RunEndReason.ENGINE: Cause.INFRASTRUCTURE,
 }
 
 _KILLED = 128 + signal.SIGKILL
@@ -69,14 +69,14 @@ def _set_outcome(unit: UnitResult, outcome: RunOutcome) -> UnitResult:
 
 
 def _determine_final_unit_outcome(unit: UnitResult, ended: RunOutcome | None) -> RunOutcome:
-    return ended or _LOST if unit.end is UnitEnd.INTERRUPTED else unit.outcome
+    return ended or _LOST if unit.end is UnitEndReason.INTERRUPTED else unit.outcome
 
 
 def determine_unit_outcome(unit: UnitResult, planned: Unit) -> RunOutcome:
     """Return the outcome of a unit whose end the runner observed."""
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
-        first = _find_first_limit(unit) if unit.end is UnitEnd.DEADLINE else None
+        first = _find_first_limit(unit) if unit.end is UnitEndReason.DEADLINE else None
         spent = _describe_time(unit, planned.deadline_s) if cause is Cause.TIMEOUT and first is None else {}
         return _build_outcome(first or cause, unit, killed_by=by, **spent)
     failed = unit.wait_status != 0
@@ -180,14 +180,14 @@ def _add_limit(outcome: RunOutcome, limits: Limits) -> RunOutcome:
 
 def _classify_failed_run(result: RunResult, limits: Limits) -> RunOutcome | None:
     """Return the outcome of a run that failed as a whole, or None for any other run."""
-    if result.end is RunEnd.FINISHED:
+    if result.end is RunEndReason.FINISHED:
         return None
     evidence: dict[str, object] = {"run_end": result.end.value}
     if result.detail:
         evidence["detail"] = result.detail
-    if result.end is RunEnd.LOST:
+    if result.end is RunEndReason.LOST:
         return _classify_lost_runner(result.container, evidence)
-    if result.end is RunEnd.DEADLINE:
+    if result.end is RunEndReason.DEADLINE:
         evidence["timeout_s"] = limits.timeout_s
     return RunOutcome(cause=_RUN_ENDS[result.end], evidence=evidence)
 

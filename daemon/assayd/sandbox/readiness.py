@@ -15,7 +15,7 @@ from typing import NoReturn
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type
 
-from assayd.aio import tenacity_back_off
+from assayd.aio import tenacity_backoff_delay
 from assayd.errors import EngineError
 from assayd.metrics import Metrics
 from assayd.model.health import HealthRow, HealthStatus
@@ -80,7 +80,7 @@ class ReadinessSupervisor:
     async def prepare(self) -> None:
         """Prepare the sandbox, with unlimited retries; `problem` is the reason for the last failure."""
         if self.problem:
-            retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=tenacity_back_off)
+            retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=tenacity_backoff_delay)
             await retrying(self._try_to_prepare)
 
     async def keep_ready(self) -> NoReturn:
@@ -129,17 +129,17 @@ class ReadinessSupervisor:
         self.problem = "the engine answers; leftovers and isolation are being checked"
         await self.reaper.sweep(patient=self.info is not None)
         self._images.forget()
-        keys, leaks = await self._look_and_check()
+        keys, leaks = await self._look_up_and_check()
         if leaks:
             raise EngineError("canary.leak", "isolation check failed: " + "; ".join(leaks))
         self._pool.demand.keep(keys)
-        self._pool.update_soon()
+        self._pool.schedule_update()
         self.info, self.problem = info, ""
         self.sandbox.usable.set()
         self.tried.set()
         log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
 
-    async def _look_and_check(self) -> tuple[frozenset[PoolKey], Sequence[str]]:
+    async def _look_up_and_check(self) -> tuple[frozenset[PoolKey], Sequence[str]]:
         """Look up the usual runs' images and check isolation, concurrently. Raises: EngineError."""
         looking = asyncio.ensure_future(self._list_usual_keys())
         try:
@@ -159,7 +159,7 @@ class ReadinessSupervisor:
             if self.unusable != before:
                 log.info("image.usable", images=sorted(before.keys() - self.unusable.keys()))
                 self._pool.demand.keep(keys)
-                self._pool.update_soon()
+                self._pool.schedule_update()
 
     async def _list_usual_keys(self) -> frozenset[PoolKey]:
         """Return the keys of the usual runs whose images exist. Raises: EngineError."""
@@ -228,31 +228,33 @@ class ReadinessSupervisor:
         try:
             leaks = await self._isolation_check(self.sandbox)
         except EngineError as trouble:
-            return _health_row("isolation", HealthStatus.FAIL, trouble.message)
+            return _build_health_row("isolation", HealthStatus.FAIL, trouble.message)
         if leaks:
-            return _health_row(
+            return _build_health_row(
                 "isolation",
                 HealthStatus.FAIL,
                 "; ".join(leaks),
                 "don't run submissions on this host until this is corrected; the next examination shows it",
             )
-        return _health_row("isolation", HealthStatus.OK, "all probes of the isolation check were contained")
+        return _build_health_row(
+            "isolation", HealthStatus.OK, "all probes of the isolation check were contained"
+        )
 
     async def _examine_engine(self) -> HealthRow:
         try:
             info = await self._engine.info()
         except EngineError as trouble:
-            return _health_row("engine", HealthStatus.FAIL, trouble.message, self.engine_remedy)
+            return _build_health_row("engine", HealthStatus.FAIL, trouble.message, self.engine_remedy)
         made_by = ", ".join(part for part in (info.runtime, info.mode) if part)
         detail = f"{info.name} {info.version}, {made_by}, cgroup v{info.cgroup_version}, {info.kernel}"
         if self.engine_note:
             detail = f"{detail}; {self.engine_note}"
         if info.warnings:
             weight = HealthStatus.FAIL if self._refuse_vulnerable else HealthStatus.WARN
-            return _health_row(
+            return _build_health_row(
                 "engine", weight, f"{detail}: {'; '.join(info.warnings)}", "see docs/threat-model.md"
             )
-        return _health_row("engine", HealthStatus.OK, detail)
+        return _build_health_row("engine", HealthStatus.OK, detail)
 
     async def _examine_images(self) -> list[HealthRow]:
         if self.unusable:
@@ -266,7 +268,7 @@ class ReadinessSupervisor:
 
     async def _examine_image(self, name: str, profiles: Sequence[str] = ()) -> HealthRow:
         """Check an image. If only `profiles` use the image, report a failure at most as a warning."""
-        row = partial(_health_row, f"image {name}")
+        row = partial(_build_health_row, f"image {name}")
         try:
             facts = await self._images.look_up(name)
         except EngineError as trouble:
@@ -292,14 +294,14 @@ class ReadinessSupervisor:
                 f"remove them manually (they have the label {LABEL_CONTAINER}), or restart the engine; "
                 "the daemon looks again every minute"
             )
-            return _health_row("containers", HealthStatus.FAIL, f"left behind: {names}", remedy)
+            return _build_health_row("containers", HealthStatus.FAIL, f"left behind: {names}", remedy)
         ready, reason = self.ready()
         if not ready:
-            return _health_row(
+            return _build_health_row(
                 "containers", HealthStatus.FAIL, reason, "the daemon retries automatically; see the log"
             )
-        return _health_row("containers", HealthStatus.OK, detail)
+        return _build_health_row("containers", HealthStatus.OK, detail)
 
 
-def _health_row(check: str, status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
+def _build_health_row(check: str, status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
     return HealthRow(check=check, status=status, detail=detail, remedy=remedy)

@@ -19,7 +19,7 @@ from assayd.errors import EngineError
 from assayd.imaging.baselines import LABEL_BASELINE
 from assayd.imaging.tree import compute_guest_digest
 from assayd.model.policy import NetworkMode
-from assayd.model.run import ContainerFacts, RunEnd, RunResult, RunSpec
+from assayd.model.run import ContainerFacts, RunEndReason, RunResult, RunSpec
 from assayd.ports.clock import Clock
 from assayd.ports.egress import Egress
 from assayd.ports.engine import Engine, EngineInfo, ImageFacts
@@ -28,7 +28,7 @@ from assayd.sandbox.outcome import classify_run
 from assayd.sandbox.pool.decide import PoolKey, intern_key
 from assayd.sandbox.pool.pool import ContainerPool
 from assayd.sandbox.session.conversation import Conversation, RunObserver
-from assayd.sandbox.side_by_side import LaterUnits, join, split
+from assayd.sandbox.side_by_side import SecondContainerObserver, join, split
 
 PREFIX = "assayd/"
 LABEL_GUEST = "org.assayd.guest"
@@ -94,7 +94,7 @@ def list_modules(facts: ImageFacts) -> dict[str, str]:
     return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
 
 
-def runner_interpreter(facts: ImageFacts) -> tuple[str, ...]:
+def get_runner_interpreter(facts: ImageFacts) -> tuple[str, ...]:
     """Return the command that starts the Python of an image's runner."""
     return tuple(facts.labels.get(LABEL_INTERPRETER, _INTERPRETER).split())
 
@@ -104,7 +104,7 @@ def runs_python(facts: ImageFacts) -> bool:
     return facts.labels.get(LABEL_RUNNER) != "own"
 
 
-def constant_variables(facts: ImageFacts) -> tuple[str, ...]:
+def get_constant_variables(facts: ImageFacts) -> tuple[str, ...]:
     """Return the names of variables that an image sets for all code, including submitted code."""
     return tuple(facts.labels.get(LABEL_CONSTANTS, "").split())
 
@@ -240,13 +240,13 @@ class Sandbox:
         if lease.further is None:
             return classify_run(await self._run_container(lease, deadline, observer), lease.spec)
         first_units = len(lease.spec.units) - len(lease.further.spec.units)
-        later = LaterUnits(observer or RunObserver(), first_units)
+        later = SecondContainerObserver(observer or RunObserver(), first_units)
         async with task_group() as tasks:
             second = tasks.create_task(
                 self._run_container(lease.further, deadline, later), name="run-second-half"
             )
             result = await self._run_container(lease, deadline, observer)
-            if result.end is not RunEnd.FINISHED:
+            if result.end is not RunEndReason.FINISHED:
                 second.cancel()
         return classify_run(
             join(lease.spec, result, result if second.cancelled() else second.result()), lease.spec
@@ -265,7 +265,7 @@ class Sandbox:
             making_way.cancel()
         wall_s = self._clock.monotonic() - began
         facts = lease.facts
-        lease.container.orderly = end is RunEnd.FINISHED
+        lease.container.orderly = end is RunEndReason.FINISHED
         if not lease.container.orderly:
             facts = await _get_failure_facts(lease, end)
             facts = replace(facts, kernel_oom_kills=self._count_kills_since(killed_before))
@@ -285,10 +285,10 @@ class Sandbox:
         return now - before if now is not None and before is not None else None
 
 
-async def _get_failure_facts(lease: Lease, end: RunEnd) -> ContainerFacts:
+async def _get_failure_facts(lease: Lease, end: RunEndReason) -> ContainerFacts:
     """Return the engine's facts about the container's end; a missing answer is ignored as evidence."""
     try:
-        asking = lease.container.end_and_get_facts(ends_by_itself=end is RunEnd.LOST)
+        asking = lease.container.end_and_get_facts(ends_by_itself=end is RunEndReason.LOST)
         ended, killed = await run_cleanup(asking, timeout_s=REMOVE_TIMEOUT_S)
     except (EngineError, TimeoutError):
         return lease.facts

@@ -10,38 +10,38 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from assayd.model.policy import NetworkMode
-from assayd.model.run import RunEnd, RunResult, RunSpec, UnitEnd, UnitResult
+from assayd.model.run import RunEndReason, RunResult, RunSpec, UnitEndReason, UnitResult
 from assayd.sandbox.outcome import determine_unit_outcome
 from assayd.sandbox.session.conversation import AttemptBudget, RunObserver
 
-LEAST_UNITS = 16
+MIN_UNITS = 16
 """Fewer units end sooner than a second container pays off."""
 
 
-class LaterUnits(RunObserver):
+class SecondContainerObserver(RunObserver):
     """A receiver of events of the second container, whose units follow those of the first."""
 
     def __init__(self, observer: RunObserver, first: int) -> None:
         self._observer = observer
         self._first = first
 
-    def unit_started(self, index: int) -> None:
+    def on_unit_started(self, index: int) -> None:
         """Process the start of a unit."""
-        self._observer.unit_started(self._first + index)
+        self._observer.on_unit_started(self._first + index)
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """Process output that a unit wrote."""
         self._observer.output(self._first + index, stream, data)
 
-    def unit_ended(self, index: int, result: UnitResult) -> None:
+    def on_unit_ended(self, index: int, result: UnitResult) -> None:
         """Process the end of a unit."""
-        self._observer.unit_ended(self._first + index, result)
+        self._observer.on_unit_ended(self._first + index, result)
 
 
 def split(spec: RunSpec) -> tuple[RunSpec, RunSpec] | None:
     """Return the specs of two containers, or None if one container must run all units."""
     blocked = spec.network.mode is NetworkMode.BLOCKED
-    if not spec.independent_units or not blocked or len(spec.units) < LEAST_UNITS:
+    if not spec.independent_units or not blocked or len(spec.units) < MIN_UNITS:
         return None
     half = (len(spec.units) + 1) // 2
     return replace(spec, units=spec.units[:half]), replace(spec, units=spec.units[half:])
@@ -49,9 +49,9 @@ def split(spec: RunSpec) -> tuple[RunSpec, RunSpec] | None:
 
 def join(spec: RunSpec, first: RunResult, second: RunResult) -> RunResult:
     """Return the result of a split run; the first container counts unless only the second one failed."""
-    if first.end is not RunEnd.FINISHED:
+    if first.end is not RunEndReason.FINISHED:
         return first
-    decisive = first if second.end is RunEnd.FINISHED else second
+    decisive = first if second.end is RunEndReason.FINISHED else second
     peaks = [peak for peak in (first.peak_memory_bytes, second.peak_memory_bytes) if peak is not None]
     return replace(
         decisive,
@@ -65,7 +65,7 @@ def _apply_common_limits(spec: RunSpec, units: tuple[UnitResult, ...]) -> Iterat
     """Yield the units within the limits that apply to all units of the attempt together."""
     budget = AttemptBudget(spec.limits)
     for unit, planned in zip(units, spec.units, strict=False):
-        kept = unit if unit.end is UnitEnd.INTERRUPTED else budget.limit_results(unit)
+        kept = unit if unit.end is UnitEndReason.INTERRUPTED else budget.limit_results(unit)
         if kept is not unit:
             kept = replace(kept, outcome=determine_unit_outcome(kept, planned))
         yield budget.limit_output(kept)

@@ -2,7 +2,7 @@
 
 from assayd.settings.load import (
     SettingRow,
-    environment_variable,
+    get_environment_variable_name,
     list_effective_settings,
     load_program_settings,
     load_settings,
@@ -18,7 +18,7 @@ from assayd.settings.model import (
     WebhookReceiver,
     WebhookSettings,
 )
-from assayd.settings.sample import iter_documented_settings, render_sample
+from assayd.settings.sample import iter_documented_settings, render_sample_settings
 
 __all__ = [
     "OWN_POLICIES",
@@ -35,6 +35,6 @@ __all__ = [
     "list_effective_settings",
     "load_program_settings",
     "load_settings",
-    "render_sample",
-    "environment_variable",
+    "render_sample_settings",
+    "get_environment_variable_name",
 ]

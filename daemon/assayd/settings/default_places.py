@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def default_state_dir() -> Path:
+def get_default_state_dir() -> Path:
     """Return the default state folder of this user's daemon."""
     if os.environ.get("STATE_DIRECTORY"):  # created by the service manager: systemd.exec(5)
         return Path(os.environ["STATE_DIRECTORY"])
@@ -16,7 +16,7 @@ def default_state_dir() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "assayd"
 
 
-def default_socket() -> Path:
+def get_default_socket_path() -> Path:
     """Return the default path of the socket of this user's daemon."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if os.geteuid() == 0 or not base:
@@ -24,7 +24,7 @@ def default_socket() -> Path:
     return Path(base) / "assayd" / "assayd.sock"
 
 
-def default_run_dir() -> Path:
+def get_default_run_dir() -> Path:
     """Return the default folder for data that is needed only while containers exist."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     return Path("/run" if os.geteuid() == 0 or not base else base) / "assayd-oci"

@@ -63,17 +63,18 @@ def load_program_settings(model: type[S], default_file: Path, prefix: str = PREF
         else {}
     )
     origins |= {
-        name: f"environment {environment_variable(name, prefix)}" for name in _iter_leaf_names(variables)
+        name: f"environment {get_environment_variable_name(name, prefix)}"
+        for name in _iter_leaf_names(variables)
     }
     return settings.with_origins(origins)
 
 
 def list_effective_settings(settings: RootSettings) -> list[SettingRow]:
     """Return every setting with its value and origin."""
-    return list(_list_rows(settings, (), settings.origins))
+    return list(_iter_setting_rows(settings, (), settings.origins))
 
 
-def environment_variable(name: str, prefix: str = PREFIX) -> str:
+def get_environment_variable_name(name: str, prefix: str = PREFIX) -> str:
     """Return the name of the environment variable for a setting such as ``pool.enabled``."""
     return prefix + name.upper().replace(".", "__")
 
@@ -101,13 +102,13 @@ def _read_settings(model: type[S], file: Mapping[str, object], prefix: str) -> t
     except SettingsError as problem:
         # pydantic-settings says: 'error parsing value for field "policy_folders" from source "…"'
         field = re.search(r'field "([^"]+)"', str(problem))
-        section = environment_variable(field[1], prefix) if field else prefix
+        section = get_environment_variable_name(field[1], prefix) if field else prefix
         names = " or ".join(name for name in sorted(os.environ) if name.startswith(section))
         raise ConfigError(CODE, f'{names}: must be JSON, e.g. ["a", "b"] for a list') from problem
     except ValidationError as problem:
         # The file alone is valid, so a variable is at fault.
         lines = [
-            f"{environment_variable('.'.join(map(str, e['loc'])), prefix)}: "
+            f"{get_environment_variable_name('.'.join(map(str, e['loc'])), prefix)}: "
             f"{tomlfile.rephrase_message(e['msg'])}"
             for e in problem.errors()
         ]
@@ -115,11 +116,11 @@ def _read_settings(model: type[S], file: Mapping[str, object], prefix: str) -> t
 
 
 def _reject_unknown_variables(model: type[RootSettings], prefix: str) -> None:
-    known = [environment_variable(name, prefix) for name in _iter_setting_names(model, ())]
+    known = [get_environment_variable_name(name, prefix) for name in _iter_setting_names(model, ())]
     sections = {name.rpartition("__")[0] for name in known}
     for name in os.environ:
         if name.startswith(prefix) and name not in {*known, *sections, prefix + _FILE_VARIABLE}:
-            message = f"{name}: unknown setting{did_you_mean.did_you_mean_hint(name, known)}"
+            message = f"{name}: unknown setting{did_you_mean.format_did_you_mean_hint(name, known)}"
             raise ConfigError(CODE, message, field=name)
 
 
@@ -141,12 +142,14 @@ def _iter_leaf_names(values: Mapping[str, object], within: str = "") -> Iterator
             yield f"{within}{name}"
 
 
-def _list_rows(section: BaseModel, within: Sequence[str], origins: Mapping[str, str]) -> Iterator[SettingRow]:
+def _iter_setting_rows(
+    section: BaseModel, within: Sequence[str], origins: Mapping[str, str]
+) -> Iterator[SettingRow]:
     shown = section.model_dump(mode="json")
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if isinstance(value, BaseModel):
-            yield from _list_rows(value, (*within, name), origins)
+            yield from _iter_setting_rows(value, (*within, name), origins)
             continue
         dotted = ".".join((*within, name))
         # The origin of a table is the origin of its first value.

@@ -140,7 +140,7 @@ class EngineSettings(_Section):
         description="Clone containers from a warm one (oci) if isolation holds; off: start each one.",
     )
     run_dir: Path = Field(
-        default_factory=default_places.default_run_dir,
+        default_factory=default_places.get_default_run_dir,
         description="Run-time files of containers (oci), shared by all daemons of a user.",
         examples=["/run/assayd-oci"],
     )
@@ -522,7 +522,7 @@ class Settings(RootSettings):
     """
 
     socket: Path = Field(
-        default_factory=default_places.default_socket,
+        default_factory=default_places.get_default_socket_path,
         description="Path of the API's socket; the socket of a socket unit overrides it.",
         examples=["/run/assayd/assayd.sock"],
     )
@@ -531,7 +531,7 @@ class Settings(RootSettings):
     )
     socket_mode: Mode = Field(0o660, description="Permissions of the socket, octal.")
     state_dir: Path = Field(
-        default_factory=default_places.default_state_dir,
+        default_factory=default_places.get_default_state_dir,
         description="Directory of the database and artifacts.",
         examples=["/var/lib/assayd"],
     )

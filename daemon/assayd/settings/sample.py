@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from assayd.settings.load import PREFIX, environment_variable
+from assayd.settings.load import PREFIX, get_environment_variable_name
 from assayd.settings.model import Settings
 
 HEAD = """\
@@ -23,7 +23,7 @@ HEAD = """\
 """
 
 
-def render_sample() -> str:
+def render_sample_settings() -> str:
     """Return a settings file that documents every setting but sets none."""
     return "\n".join([HEAD, *_render_section(Settings, ())])
 
@@ -33,7 +33,12 @@ def iter_documented_settings(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield the name, variable, default and description of each setting of a program."""
     for name, field, owner in _walk_fields(model, ()):
-        yield name, environment_variable(name, prefix), _format_default(field, owner), field.description or ""
+        yield (
+            name,
+            get_environment_variable_name(name, prefix),
+            _format_default(field, owner),
+            field.description or "",
+        )
 
 
 def _walk_fields(

@@ -62,12 +62,12 @@ def decode_content(given: FileContent) -> bytes:
     return base64.b64decode(given.base64) if isinstance(given, Encoded) else given.encode("utf-8")
 
 
-MOST_PATHS = 100
+MAX_PATHS = 100
 """Maximum files to stage, and outputs to collect. Source: docs/operating/configure.md."""
-_MOST_PARTS = 12
-_MOST_BYTES = 512
-_MOST_NAME_BYTES = 255
-_MOST_COLLECTED_CHARS = 16_384
+_MAX_PARTS = 12
+_MAX_BYTES = 512
+_MAX_NAME_BYTES = 255
+_MAX_COLLECTED_CHARS = 16_384
 """Maximum characters of all outputs, as escaped in the header of one frame."""
 
 RULES = (
@@ -77,14 +77,14 @@ RULES = (
         help="Bad: ../data.csv, /tmp/out.csv. Good: data/in.csv.",
     ),
     Rule(id="path.clash", title="A path is both file and folder", help="Bad: out and out/a.csv."),
-    Rule(id="path.too_many", title="Too many paths", help=f"At most {MOST_PATHS} are allowed."),
+    Rule(id="path.too_many", title="Too many paths", help=f"At most {MAX_PATHS} are allowed."),
 )
 
 
 def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
     """Yield the findings for the paths in one payload field."""
-    if len(paths) > MOST_PATHS:
-        message = f"{field} names {len(paths)} paths; {MOST_PATHS} are allowed."
+    if len(paths) > MAX_PATHS:
+        message = f"{field} names {len(paths)} paths; {MAX_PATHS} are allowed."
         yield _path_finding("path.too_many", message, "Use fewer paths; combine small files.")
         return
     for path in paths:
@@ -92,7 +92,7 @@ def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
         if wrong is not None:
             yield _path_finding("path.invalid", f"{field}: {_to_ascii_path(path)} {wrong[0]}.", wrong[1])
     yield from _iter_clash_findings(paths, field)
-    if len(json.dumps([escape(path) for path in paths])) > _MOST_COLLECTED_CHARS and field == "collect":
+    if len(json.dumps([escape(path) for path in paths])) > _MAX_COLLECTED_CHARS and field == "collect":
         yield _path_finding(
             "path.too_many", "The paths of collect are too long in total.", "Use shorter names."
         )
@@ -117,14 +117,14 @@ _PROBLEMS: tuple[tuple[_Judge, str, str], ...] = (
         "Use letters, digits, '-', '_', '.' and '/'.",
     ),
     (
-        lambda path: path.count("/") >= _MOST_PARTS or len(path.encode()) > _MOST_BYTES,
+        lambda path: path.count("/") >= _MAX_PARTS or len(path.encode()) > _MAX_BYTES,
         "is too long",
-        f"Use at most {_MOST_PARTS} parts and {_MOST_BYTES} bytes.",
+        f"Use at most {_MAX_PARTS} parts and {_MAX_BYTES} bytes.",
     ),
     (
-        lambda path: any(len(part.encode()) > _MOST_NAME_BYTES for part in path.split("/")),
+        lambda path: any(len(part.encode()) > _MAX_NAME_BYTES for part in path.split("/")),
         "has a name that is too long",
-        f"Use names of at most {_MOST_NAME_BYTES} bytes.",
+        f"Use names of at most {_MAX_NAME_BYTES} bytes.",
     ),
 )
 """Possible faults of a path, in checking order: test, message, suggestion."""

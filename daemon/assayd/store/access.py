@@ -33,21 +33,21 @@ from sqlalchemy.pool import QueuePool
 from assayd.documents import serialize_compact
 from assayd.errors import ConfigError, StoreError
 from assayd.store import tables
-from assayd.store.faults import database_error, translate_errors, unusable_database_error
+from assayd.store.faults import to_store_error, translate_errors, unusable_database_error
 from assayd.store.server import (
     CROSSED_TRIES,
-    OneStatement,
     ServerRetry,
-    build_insert_listed,
+    SingleStatementChange,
+    build_insert_json_rows,
     check_server,
     create_reading_engine,
     create_writing_engine,
     enable_transactions,
+    hold_table_lock,
     is_conflict,
     is_unreachable,
     lock_table_creation,
     run_together,
-    table_lock,
 )
 from assayd.store.tables import Values
 
@@ -172,16 +172,16 @@ class WritingConnection:
             with self._transaction(durable=durable) as connection:
                 return apply(connection)
 
-        return transact() if self._is_sqlite else self._patience.retry_while_away(transact)
+        return transact() if self._is_sqlite else self._patience.retry_while_unreachable(transact)
 
-    def run_together(self, statements: Sequence[OneStatement[Any]]) -> list[Any]:
+    def run_together(self, statements: Sequence[SingleStatementChange[Any]]) -> list[Any]:
         """Run several one-statement changes in one transaction on a server, with the retries of `run`."""
 
         def transact() -> list[Any]:
             with self._hold_connection() as connection:
                 return run_together(connection, statements)
 
-        return self._patience.retry_while_away(transact)
+        return self._patience.retry_while_unreachable(transact)
 
     @contextmanager
     def _transaction(self, *, durable: bool) -> Iterator[Connection]:
@@ -261,7 +261,7 @@ def _migrate_or_close(database: OpenDatabase, patience: ServerRetry | None = Non
                 with database.writing.connect() as connection:
                     _migrate(connection)
             else:
-                (patience or ServerRetry()).retry_while_away(lambda: _migrate_server(database.writing))
+                (patience or ServerRetry()).retry_while_unreachable(lambda: _migrate_server(database.writing))
     except BaseException:
         database.close()
         raise
@@ -274,7 +274,7 @@ def _migrate_server(engine: Engine) -> None:
         check_server(connection)
         connection.rollback()
         if _read_revision(connection) != (HEAD, False):
-            with table_lock(connection):
+            with hold_table_lock(connection):
                 _migrate(connection)
 
 
@@ -311,7 +311,7 @@ def _read_revision(connection: Connection) -> tuple[str | None, bool]:
 T = TypeVar("T")
 Change = Callable[[Connection], T]
 
-MOST_AT_ONCE = 256
+MAX_AT_ONCE = 256
 """Maximum writes per transaction; with more, the first would wait too long."""
 
 
@@ -367,7 +367,7 @@ class Writer:
             await asyncio.to_thread(self._thread.join)
 
     def _write_pending(self) -> None:
-        while group := self._next_group():
+        while group := self._take_next_group():
             wanted = [write for write in group if write.done.set_running_or_notify_cancel()]
             if wanted:
                 self._commit_group(wanted)
@@ -375,11 +375,11 @@ class Writer:
             del group, wanted
         self._connection.close()
 
-    def _next_group(self) -> list[_PendingWrite]:
+    def _take_next_group(self) -> list[_PendingWrite]:
         """Wait for a write and return it with all pending writes, or return an empty group at shutdown."""
         group: list[_PendingWrite] = []
         write = self._queue.get()
-        while write is not None and len(group) < MOST_AT_ONCE:
+        while write is not None and len(group) < MAX_AT_ONCE:
             group.append(write)
             try:
                 write = self._queue.get_nowait()
@@ -399,7 +399,7 @@ class Writer:
                 write.done.set_result(result)
 
     def _execute_group(self, group: Sequence[_PendingWrite]) -> list[object]:
-        statements = [write.apply for write in group if isinstance(write.apply, OneStatement)]
+        statements = [write.apply for write in group if isinstance(write.apply, SingleStatementChange)]
         if len(statements) == len(group):
             return self._connection.run_together(statements)
         durable = any(write.durable for write in group)
@@ -425,7 +425,7 @@ class Writer:
 
 def _translate_error(problem: Exception) -> Exception:
     if isinstance(problem, SQLAlchemyError):
-        error = database_error(problem, "writing the database")
+        error = to_store_error(problem, "writing the database")
         error.__cause__ = problem
         return error
     return problem
@@ -463,7 +463,7 @@ class DatabaseAccess:
 
         def run() -> T:
             with translate_errors("reading the database"):
-                return query() if not self.is_shared else self._patience.retry_while_away(query)
+                return query() if not self.is_shared else self._patience.retry_while_unreachable(query)
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, run)
 
@@ -487,7 +487,7 @@ class DatabaseAccess:
         if missing:
             await self.write(create)
 
-    def build_insert_or_nothing(self, table: Table) -> Executable:
+    def build_insert_or_ignore(self, table: Table) -> Executable:
         """Return the insert statement of this dialect that skips rows whose key already exists.
 
         The result's `rowcount` is 1 if the row is new, although some drivers return this value only on
@@ -502,9 +502,9 @@ class DatabaseAccess:
     def build_list_inserter(self, table: Table) -> InsertList:
         """Return a function that inserts rows and skips existing keys, with one statement on a server."""
         if self._dialect != "postgresql":
-            each = self.build_insert_or_nothing(table)
+            each = self.build_insert_or_ignore(table)
             return lambda connection, values: connection.execute(each, values).close()
-        whole = build_insert_listed(table)
+        whole = build_insert_json_rows(table)
         return lambda connection, values: connection.execute(
             whole, {"listed": serialize_compact(values).decode()}
         ).close()

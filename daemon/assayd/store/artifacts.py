@@ -34,18 +34,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from assayd.errors import StoreError
-from assayd.model.attempt import SECOND_RUN, Artifact, Bundle, Written, format_timestamp
+from assayd.model.attempt import SECOND_RUN, Artifact, Bundle, WrittenBundle, format_timestamp
 from assayd.store.faults import translate_errors
-from assayd.store.unsynced import MOST_BYTES, UnsyncedBundles
+from assayd.store.unsynced import MAX_BYTES, UnsyncedBundles
 
-MOST_DEEP = 16
+MAX_NESTING = 16
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def split_parts(name: str) -> tuple[str, ...] | None:
+def split_relative_path(name: str) -> tuple[str, ...] | None:
     """Split a relative path into the parts between its slashes.
 
     Return None for an unsafe path, such as one that leaves its folder.
@@ -56,7 +56,7 @@ def split_parts(name: str) -> tuple[str, ...] | None:
     except UnicodeEncodeError:
         return None
     odd = any(part in {"", ".", ".."} or not part.isprintable() for part in found)
-    return None if long or odd or len(found) > MOST_DEEP else found
+    return None if long or odd or len(found) > MAX_NESTING else found
 
 
 @contextmanager
@@ -218,7 +218,7 @@ class FileArtifactStore:
         self._root = root
         self._unsynced = unsynced
 
-    async def write(self, bundle: Bundle) -> Written:
+    async def write(self, bundle: Bundle) -> WrittenBundle:
         """Write a bundle durably.
 
         If the contents of a bundle are stored in the verdict's transaction, the bundle becomes durable only
@@ -240,7 +240,7 @@ class FileArtifactStore:
         """Return the content of one file of a bundle. Raises: StoreError ``artifact.missing``."""
         return await self._with_file(location, name, read_file)
 
-    async def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Yield the content of one file of a bundle in pieces, for slow readers.
 
         Raises: the same errors as `read`.
@@ -259,7 +259,7 @@ class FileArtifactStore:
         for name in names:
             size = await self._with_file(location, name, file_size)
             yield build_tar_header(f"{within[-1]}/{name}", size)
-            async for piece in self.read_pieces(location, name):
+            async for piece in self.read_chunks(location, name):
                 yield piece
             if left := -size % tarfile.BLOCKSIZE:
                 yield bytes(left)
@@ -271,7 +271,7 @@ class FileArtifactStore:
 
     async def list_superseded(self) -> Sequence[str]:
         """Return the location of the first bundle of each attempt that has two."""
-        return await asyncio.to_thread(self._find_doubles)
+        return await asyncio.to_thread(self._find_superseded)
 
     async def sweep(self) -> int:
         """Remove the folders of interrupted writes and removals, and return their number."""
@@ -284,9 +284,9 @@ class FileArtifactStore:
         """
         return await asyncio.to_thread(self._free_bytes)
 
-    def _write_bundle(self, bundle: Bundle) -> Written:
+    def _write_bundle(self, bundle: Bundle) -> WrittenBundle:
         files, artifacts = build_bundle_contents(bundle)
-        category, platform = bundle_folder_names(bundle)
+        category, platform = get_bundle_folder_names(bundle)
         temporary = f"{_TEMPORARY}{_check_attempt_id(bundle)}{_build_run_suffix(bundle.run_number)}"
         with translate_errors("writing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -296,13 +296,13 @@ class FileArtifactStore:
                     ensure_folder(middle, platform)
                 with open_folder(root, category, platform) as parent:
                     name = self._write_folder(parent, temporary, bundle, files)
-        return Written(location=f"{category}/{platform}/{name}", artifacts=artifacts)
+        return WrittenBundle(location=f"{category}/{platform}/{name}", artifacts=artifacts)
 
     def _write_folder(self, parent: int, temporary: str, bundle: Bundle, files: dict[str, bytes]) -> str:
         """Write files into a temporary folder, and rename the folder to the bundle's first free name."""
         os.mkdir(temporary, 0o700, dir_fd=parent)
         try:
-            durable = self._unsynced is None or sum(map(len, files.values())) > MOST_BYTES
+            durable = self._unsynced is None or sum(map(len, files.values())) > MAX_BYTES
             with open_folder(parent, temporary) as folder:
                 write_files(folder, files, durable=durable)
             name = _rename_to_final(parent, temporary, bundle, durable=durable)
@@ -345,9 +345,9 @@ class FileArtifactStore:
         return True
 
     async def _with_file(self, location: str, name: str, act: Callable[[int, Sequence[str]], T]) -> T:
-        within, file = split_location(location), split_parts(name)
+        within, file = split_location(location), split_relative_path(name)
         if file is None:
-            raise artifact_missing_error(location, name)
+            raise build_artifact_missing_error(location, name)
         return await asyncio.to_thread(self._with_bundle, within, lambda folder: act(folder, file), name)
 
     def _with_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
@@ -356,7 +356,7 @@ class FileArtifactStore:
                 with open_folder(self._root, *within) as folder:
                     return act(folder)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
-                raise artifact_missing_error("/".join(within), name) from problem
+                raise build_artifact_missing_error("/".join(within), name) from problem
 
     def _remove(self, within: tuple[str, ...]) -> None:
         category, platform, name = within
@@ -380,7 +380,7 @@ class FileArtifactStore:
                 swept += 1
         return swept
 
-    def _find_doubles(self) -> list[str]:
+    def _find_superseded(self) -> list[str]:
         with translate_errors("looking through the bundles"):
             seconds = (str(path.relative_to(self._root)) for path in self._root.glob(f"*/*/*{SECOND_RUN}"))
             firsts = (location.removesuffix(SECOND_RUN) for location in seconds)
@@ -425,7 +425,7 @@ def _try_rename(parent: int, temporary: str, name: str, *, durable: bool) -> boo
     return True
 
 
-def bundle_folder_names(bundle: Bundle) -> tuple[str, str]:
+def get_bundle_folder_names(bundle: Bundle) -> tuple[str, str]:
     """Return the names of a bundle's category folder and platform folder.
 
     Raises: StoreError ``artifact.name``.
@@ -433,7 +433,7 @@ def bundle_folder_names(bundle: Bundle) -> tuple[str, str]:
     return _check_folder_name(bundle.category), _check_folder_name(bundle.platform)
 
 
-def bundle_name(bundle: Bundle, manifest: bytes) -> str:
+def build_bundle_name(bundle: Bundle, manifest: bytes) -> str:
     """Return a name that is unique even if several hosts write the same bundle.
 
     Raises: StoreError ``artifact.name``.
@@ -449,7 +449,7 @@ def build_bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artif
     Raises: StoreError ``artifact.name``.
     """
     for name in bundle.files:
-        if split_parts(name) is None or name == MANIFEST:
+        if split_relative_path(name) is None or name == MANIFEST:
             raise StoreError("artifact.name", f"{name!r} isn't a valid artifact name")
     described = [_describe_file(name, content, bundle) for name, content in sorted(bundle.files.items())]
     listed = [{key: getattr(a, key) for key in ("name", "bytes", "sha256", "truncated")} for a in described]
@@ -493,11 +493,11 @@ def split_location(location: str) -> tuple[str, ...]:
     parts = tuple(location.split("/"))
     fits = len(parts) == 3 and all(map(_FOLDER.fullmatch, parts[:2])) and _BUNDLE.fullmatch(parts[2])
     if not fits:
-        raise artifact_missing_error(location, "")
+        raise build_artifact_missing_error(location, "")
     return parts
 
 
-def artifact_missing_error(location: str, name: str) -> StoreError:
+def build_artifact_missing_error(location: str, name: str) -> StoreError:
     """Return the error for an artifact that doesn't exist."""
     return StoreError("artifact.missing", f"artifact {location}/{name} doesn't exist".rstrip("/"))
 

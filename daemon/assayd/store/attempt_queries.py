@@ -33,7 +33,7 @@ from sqlalchemy import (
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
-from assayd.model.records import AttemptPage, AttemptQuery, SlowAttempt, Summary, TimeCount
+from assayd.model.records import AttemptCount, AttemptPage, AttemptQuery, SlowAttempt, Summary
 from assayd.store import tables
 from assayd.store.tables import (
     attempts,
@@ -68,18 +68,18 @@ def select_page(attempt: Statement, query: AttemptQuery) -> Statement:
     return (
         attempt.where(*build_conditions(query))
         .order_by(attempts.c.created_at.desc(), attempts.c.id.desc())
-        .limit(_limit(query) + 1)
+        .limit(_get_page_limit(query) + 1)
     )
 
 
 def page(found: Sequence[Attempt], query: AttemptQuery) -> AttemptPage:
     """Return a page of at most `query.limit` attempts, with a cursor if more attempts follow."""
-    limit = _limit(query)
+    limit = _get_page_limit(query)
     shown = tuple(found[:limit])
-    return AttemptPage(attempts=shown, next_cursor=_to_cursor(shown[-1]) if len(found) > limit else None)
+    return AttemptPage(attempts=shown, next_cursor=_build_cursor(shown[-1]) if len(found) > limit else None)
 
 
-def _limit(query: AttemptQuery) -> int:
+def _get_page_limit(query: AttemptQuery) -> int:
     return min(max(query.limit, 1), MOST_LISTED)
 
 
@@ -88,7 +88,7 @@ def build_conditions(query: AttemptQuery) -> list[Condition]:
 
     Raises: RequestError ``invalid``, for a malformed cursor.
     """
-    conditions = [_has_label(name, value) for name, value in query.labels]
+    conditions = [_build_label_condition(name, value) for name, value in query.labels]
     if query.id_prefix is not None:
         # A range, so that the primary key's index is used; "a" sorts after every letter of a ULID.
         conditions += [attempts.c.id >= query.id_prefix, attempts.c.id < query.id_prefix + "a"]
@@ -127,14 +127,14 @@ def build_node_condition(node: str | ColumnElement[str]) -> Condition:
     return select(runs.c.daemon_id).where(same, runs.c.daemon_id == node, runs.c.generation == "").exists()
 
 
-def _has_label(name: str, value: str) -> Condition:
+def _build_label_condition(name: str, value: str) -> Condition:
     # Correlated, so that the scan of the newest attempts ends when the page is full; IN would sort all of
     # them.
     same = labels.c.attempt_id == attempts.c.id
     return select(labels.c.name).where(same, labels.c.name == name, labels.c.value == value).exists()
 
 
-def _to_cursor(last: Attempt) -> str:
+def _build_cursor(last: Attempt) -> str:
     return f"{to_micros(last.created_at)}.{last.id}"
 
 
@@ -146,11 +146,11 @@ def _after_cursor(cursor: str) -> Condition:
     return tuple_(attempts.c.created_at, attempts.c.id) < tuple_(int(micros), attempt_id)
 
 
-MOST_COUNTS = 10_000
-MOST_RULE_LISTS = 5_000
+MAX_COUNTS = 10_000
+MAX_RULE_LISTS = 5_000
 """Distinct rule lists to count, the most frequent first: untrusted code chooses them."""
-MOST_RULES = 100
-MOST_SLOWEST = 10
+MAX_RULES = 100
+MAX_SLOWEST = 10
 _FINISHED = attempts.join(verdicts, verdicts.c.attempt_id == attempts.c.id)
 
 
@@ -164,7 +164,7 @@ def summary(connection: Connection, query: AttemptQuery, bucket_s: int) -> Summa
     )
 
 
-def _fetch_counts(connection: Connection, wanted: list[Any], bucket_s: int) -> tuple[TimeCount, ...]:
+def _fetch_counts(connection: Connection, wanted: list[Any], bucket_s: int) -> tuple[AttemptCount, ...]:
     begins = (attempts.c.created_at // (bucket_s * 1_000_000)).label("begins")
     columns = (begins, attempts.c.kind, verdicts.c.verdict, verdicts.c.cause)
     statement = (
@@ -173,10 +173,10 @@ def _fetch_counts(connection: Connection, wanted: list[Any], bucket_s: int) -> t
         .where(*wanted)
         .group_by(*columns)
         .order_by(begins.desc())
-        .limit(MOST_COUNTS)
+        .limit(MAX_COUNTS)
     )
     return tuple(
-        TimeCount(
+        AttemptCount(
             at=from_micros(int(row.begins) * bucket_s * 1_000_000),
             kind=row.kind,
             verdict=row.verdict,
@@ -195,13 +195,13 @@ def _fetch_rule_counts(connection: Connection, wanted: list[Any]) -> tuple[tuple
         .where(*wanted, verdicts.c.rules != "[]")
         .group_by(verdicts.c.rules)
         .order_by(number.desc())
-        .limit(MOST_RULE_LISTS)
+        .limit(MAX_RULE_LISTS)
     )
     counted: Counter[str] = Counter()
     for row in connection.execute(statement):
         for rule in json.loads(row.rules):
             counted[rule] += row.number
-    return tuple(counted.most_common(MOST_RULES))
+    return tuple(counted.most_common(MAX_RULES))
 
 
 def _fetch_slowest(connection: Connection, wanted: list[Any]) -> tuple[SlowAttempt, ...]:
@@ -211,7 +211,7 @@ def _fetch_slowest(connection: Connection, wanted: list[Any]) -> tuple[SlowAttem
         .select_from(_FINISHED)
         .where(*wanted, verdicts.c.started_at.is_not(None), verdicts.c.finished_at.is_not(None))
         .order_by(took.desc())
-        .limit(MOST_SLOWEST)
+        .limit(MAX_SLOWEST)
     )
     return tuple(
         SlowAttempt(attempt_id=row.id, kind=row.kind, verdict=row.verdict, took_s=row.took / 1_000_000)
@@ -388,7 +388,7 @@ def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset
     connection.execute(_REMOVE_SUBMISSIONS, {"digests": sorted({row.submission for row in used})})
 
 
-def remove_bare_batches(connection: Connection, before: datetime, unless: frozenset[str]) -> None:
+def delete_empty_batches(connection: Connection, before: datetime, unless: frozenset[str]) -> None:
     """Delete old batches that ended without any attempt, because all of their lines were malformed."""
     over = or_(
         batches.c.finished_at.is_not(None), batches.c.cancelled_at.is_not(None), batches.c.complete == 0

@@ -132,7 +132,7 @@ class DatabaseBatchStore:
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
-        self._new_submission = access.build_insert_or_nothing(submissions)
+        self._new_submission = access.build_insert_or_ignore(submissions)
         self._outbox = Outbox(access)
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
@@ -148,7 +148,7 @@ class DatabaseBatchStore:
                 if connection.execute(_UNFINISHED_OF, by_name).scalar_one() >= most_unfinished:
                     message = f"{most_unfinished} batches of this user are unfinished; cancel one, or wait"
                     raise RequestError("quota.full", message, retryable=True)
-                connection.execute(insert(batches), _batch_values(batch))
+                connection.execute(insert(batches), _build_batch_values(batch))
                 return batch
             changes = {
                 "concurrency": batch.concurrency,
@@ -211,13 +211,13 @@ class DatabaseBatchStore:
                 attempt_id = same.setdefault(line.run_key, attempt_id)
             if line.document is not None:
                 documents.append({"digest": digests[line.number], "document": line.document})
-            items.append(_item_values(batch_id, line, digests[line.number], attempt_id))
+            items.append(_build_item_values(batch_id, line, digests[line.number], attempt_id))
         if documents:
             connection.execute(self._new_submission, documents)
         if items:
             connection.execute(_NEW_ITEMS, items)
 
-    async def run_errors_again(self, batch_id: str, new_id: Callable[[], str]) -> int:
+    async def retry_errors(self, batch_id: str, new_id: Callable[[], str]) -> int:
         """Assign new attempts to the items with the verdict `error`, and return the number of attempts.
 
         Malformed lines keep their errors.
@@ -359,7 +359,7 @@ class DatabaseBatchStore:
             unless: the ids of batches to keep.
         """
         await self._access.write(
-            lambda connection: attempt_queries.remove_bare_batches(connection, before, unless)
+            lambda connection: attempt_queries.delete_empty_batches(connection, before, unless)
         )
 
     async def silent(self, before: datetime) -> Sequence[Batch]:
@@ -409,7 +409,7 @@ def _build_cursor_condition(cursor: str) -> Any:
     return tuple_(batches.c.created_at, batches.c.id) < tuple_(int(micros), batch_id)
 
 
-def _batch_values(batch: Batch) -> dict[str, object]:
+def _build_batch_values(batch: Batch) -> dict[str, object]:
     return {
         "id": batch.id,
         "name": batch.name,
@@ -424,7 +424,7 @@ def _batch_values(batch: Batch) -> dict[str, object]:
     }
 
 
-def _item_values(
+def _build_item_values(
     batch_id: str, line: BatchLine, submission: str | None, attempt_id: str | None
 ) -> dict[str, object]:
     return {

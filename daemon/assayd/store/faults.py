@@ -74,10 +74,10 @@ def translate_errors(what: str) -> Iterator[None]:
     except OSError as problem:
         raise _store_error(_get_os_code(problem), what, problem.strerror or str(problem)) from problem
     except (SQLAlchemyError, sqlite3.Error) as problem:
-        raise database_error(problem, what) from problem
+        raise to_store_error(problem, what) from problem
 
 
-def database_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> StoreError:
+def to_store_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> StoreError:
     """Return the StoreError that corresponds to an exception of SQLAlchemy or SQLite."""
     origin = problem.orig if isinstance(problem, DBAPIError) else problem
     if isinstance(problem, IntegrityError):

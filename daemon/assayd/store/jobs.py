@@ -159,19 +159,19 @@ class DatabaseJobStore:
             # Look up the id first, so that a large submission isn't written only to be rolled back.
             earlier = None
             if len(document) > LARGE_BYTES:
-                earlier = _find_earlier(connection, attempt, digest, idempotency_key)
+                earlier = _find_existing_attempt(connection, attempt, digest, idempotency_key)
             if earlier is not None or not self._rows.accept(connection, attempt, values, document):
                 earlier = earlier or _require_recorded(connection, attempt, digest, idempotency_key)
-                return AcceptedSubmission(attempt=earlier, existing=not _is_same(earlier, attempt))
+                return AcceptedSubmission(attempt=earlier, existing=not _is_same_attempt(earlier, attempt))
             if labels:
                 connection.execute(_NEW_LABELS, labels)
-            for recorder in self._recorders_for(attempt):
+            for recorder in self._list_recorders(attempt):
                 run_isolated_step(
                     connection, "accept", partial(recorder.accepted, connection, attempt, document)
                 )
             return AcceptedSubmission(attempt=attempt, existing=False)
 
-        if len(document) <= LARGE_BYTES and not labels and not self._recorders_for(attempt):
+        if len(document) <= LARGE_BYTES and not labels and not self._list_recorders(attempt):
             alone = self._rows.build_accept_statement(attempt, values, document)
             if alone is not None and await self.access.write(alone):
                 return AcceptedSubmission(attempt=attempt, existing=False)
@@ -185,7 +185,7 @@ class DatabaseJobStore:
             if connection.execute(_THIS_RUN, values).first() is not None:
                 return
             connection.execute(_NEW_RUN, values)
-            for recorder in self._recorders_for(run):
+            for recorder in self._list_recorders(run):
                 run_isolated_step(connection, "lease", partial(recorder.leased, connection, run))
 
         await self.access.write(apply, durable=False)
@@ -215,21 +215,21 @@ class DatabaseJobStore:
         verdict = tables.build_verdict_values(attempt)
         message = build_attempt_message_row(attempt)
         tried = False
-        if held_by is not None and message is None and not self._recorders_for(attempt):
+        if held_by is not None and message is None and not self._list_recorders(attempt):
             happened = [tables.build_event_values(event) for event in events]
             alone = self._rows.build_finish_statement(attempt, verdict, happened, held_by)
             if alone is not None:
                 written = await self.access.write(alone)
                 if written is not VerdictWriteResult.LATER:
-                    return _is_first(written, verdict, held_by)
+                    return _is_first_verdict(written, verdict, held_by)
                 tried = alone.tried > 1
-        keep_bundle = self.unsynced.build_recorder(attempt) if self.unsynced is not None else None
+        keep_bundle = self.unsynced.build_contents_writer(attempt) if self.unsynced is not None else None
 
         def apply(connection: Connection) -> bool:
             nonlocal tried
             is_again, tried = tried, True
             if held_by is not None:
-                _require_held(connection, verdict, held_by)
+                _require_assigned_node(connection, verdict, held_by)
             # Serialized here, in the writer's thread, to keep it out of the event loop.
             happened = [tables.build_event_values(event) for event in events]
             if not self._rows.finish(connection, attempt, verdict, happened):
@@ -239,7 +239,7 @@ class DatabaseJobStore:
             if keep_bundle is not None:
                 keep_bundle(connection)
             self._outbox.add(connection, message)
-            for recorder in self._recorders_for(attempt):
+            for recorder in self._list_recorders(attempt):
                 write = partial(recorder.finished, connection, attempt, cases, events, refusals)
                 run_isolated_step(connection, "finish", write)
             return True
@@ -281,7 +281,7 @@ class DatabaseJobStore:
         found = await self.access.read(lambda connection: _fetch_attempts(connection, _MANY, {"ids": ids}))
         return {attempt.id: attempt for attempt in found}
 
-    async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
+    async def get_by_idempotency_key(self, uid: int, idempotency_key: str) -> Attempt | None:
         """Return the attempt that a user created with an idempotency key, or None."""
 
         def fetch(connection: Connection) -> Attempt | None:
@@ -342,7 +342,7 @@ class DatabaseJobStore:
         statement = attempt_queries.select_removable(_ATTEMPT, wanted)
         return await self.access.read(lambda connection: _fetch_attempts(connection, statement))
 
-    def _recorders_for(self, subject: Attempt | AttemptRun) -> Sequence[Recorder]:
+    def _list_recorders(self, subject: Attempt | AttemptRun) -> Sequence[Recorder]:
         return [recorder for recorder in self._recorders if recorder.kind == subject.kind]
 
     async def usage(self) -> Mapping[int, StoredUsage]:
@@ -351,7 +351,7 @@ class DatabaseJobStore:
 
 
 @asynccontextmanager
-async def open_jobs(
+async def open_job_store(
     state_dir: Path,
     database_url: str | None = None,
     recorders: Sequence[Recorder] = (),
@@ -373,7 +373,9 @@ async def open_jobs(
         yield DatabaseJobStore(access, recorders, unsynced, job_rows)
 
 
-def _find_earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
+def _find_existing_attempt(
+    connection: Connection, attempt: Attempt, digest: str, key: str | None
+) -> Attempt | None:
     """Return the attempt that was created by an earlier, equal request, or None.
 
     Raises:
@@ -396,14 +398,14 @@ def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key
 
     Raises: StoreError, and the same errors as `_earlier`.
     """
-    earlier = _find_earlier(connection, attempt, digest, key)
+    earlier = _find_existing_attempt(connection, attempt, digest, key)
     if earlier is None:
         message = "the attempt with this id or key was just deleted; submit again"
         raise StoreError("attempt.missing", message, retryable=True)
     return earlier
 
 
-def _require_held(connection: Connection, verdict: tables.Values, by: str) -> None:
+def _require_assigned_node(connection: Connection, verdict: tables.Values, by: str) -> None:
     """Ensure that a run without a verdict is still assigned to a particular node.
 
     Raises: RequestError ``run.foreign``.
@@ -414,7 +416,7 @@ def _require_held(connection: Connection, verdict: tables.Values, by: str) -> No
         raise _foreign_run_error(verdict, by)
 
 
-def _is_first(written: VerdictWriteResult, verdict: tables.Values, by: str) -> bool:
+def _is_first_verdict(written: VerdictWriteResult, verdict: tables.Values, by: str) -> bool:
     if written is VerdictWriteResult.FOREIGN:
         raise _foreign_run_error(verdict, by)
     return written is VerdictWriteResult.FIRST
@@ -425,7 +427,7 @@ def _foreign_run_error(verdict: tables.Values, by: str) -> RequestError:
     return RequestError("run.foreign", f"{by} no longer holds run {number} of this attempt")
 
 
-def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
+def _is_same_attempt(earlier: Attempt, attempt: Attempt) -> bool:
     """Return whether both values are the same recorded attempt, because a change may be applied twice."""
     return (earlier.id, earlier.created_at, earlier.peer) == (attempt.id, attempt.created_at, attempt.peer)
 

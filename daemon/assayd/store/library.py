@@ -99,7 +99,7 @@ class DatabaseLibrary:
             )
             if (row := connection.execute(approved).mappings().first()) is not None:
                 return _read_entry(row)
-            values = _entry_values(connection, attempt, name, approved_by=approved_by, at=at)
+            values = _build_entry_values(connection, attempt, name, approved_by=approved_by, at=at)
             connection.execute(insert(library_entries), values)
             self._require_limit(_read_held_bytes(connection, attempt.peer.uid), most_bytes)
             return _read_entry(connection.execute(approved).mappings().one())
@@ -191,7 +191,7 @@ def _read_held_bytes(connection: Connection, uid: int) -> int:
     return int(files) + int(rows)
 
 
-def _entry_values(
+def _build_entry_values(
     connection: Connection, attempt: Attempt, name: str, *, approved_by: int, at: datetime
 ) -> dict[str, object]:
     mine = and_(library_entries.c.uid == attempt.peer.uid, library_entries.c.name == name)

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from assayd.documents import serialize_compact
-from assayd.documents.webhooks import attempt_message, batch_message
+from assayd.documents.webhooks import build_attempt_message, build_batch_message
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, ItemCounts
 from assayd.model.hosts import UndeliveredCount, WebhookMessage, parse_webhook_url
@@ -41,7 +41,7 @@ def build_attempt_message_row(attempt: Attempt) -> Values | None:
     """Return the row of the message about a verdict, or None if the attempt has no webhook."""
     if attempt.webhook is None or attempt.finished_at is None:
         return None
-    body = attempt_message(attempt, attempt.finished_at)
+    body = build_attempt_message(attempt, attempt.finished_at)
     return build_message_row(
         f"attempt_{attempt.id}", attempt.peer.uid, attempt.webhook, attempt.finished_at, body
     )
@@ -52,7 +52,7 @@ def build_batch_message_row(batch: Batch, tally: ItemCounts, at: datetime) -> Va
     if batch.webhook is None:
         return None
     return build_message_row(
-        f"batch_{batch.id}", batch.peer.uid, batch.webhook, at, batch_message(batch, tally, at)
+        f"batch_{batch.id}", batch.peer.uid, batch.webhook, at, build_batch_message(batch, tally, at)
     )
 
 
@@ -79,7 +79,7 @@ class Outbox:
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
-        self._add = access.build_insert_or_nothing(webhook_messages)
+        self._add = access.build_insert_or_ignore(webhook_messages)
 
     def add(self, connection: Connection, row: Values | None) -> None:
         """Add a message, unless it is None, to the transaction of its event.

@@ -23,7 +23,7 @@ from assayd.model.report import Case
 from assayd.model.submission import Submission
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
-from assayd.store.server import OneStatement
+from assayd.store.server import SingleStatementChange
 from assayd.store.tables import Values
 
 log = structlog.get_logger()
@@ -91,7 +91,7 @@ class JobRowWriter(Protocol):
 
     def build_accept_statement(
         self, attempt: Attempt, row: Values, document: bytes
-    ) -> OneStatement[bool] | None:
+    ) -> SingleStatementChange[bool] | None:
         """Return a one-statement change that records a new attempt, or None if more are necessary.
 
         If the change returns False, the caller determines the reason with `accept`.
@@ -100,7 +100,7 @@ class JobRowWriter(Protocol):
 
     def build_finish_statement(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
-    ) -> OneStatement[VerdictWriteResult] | None:
+    ) -> SingleStatementChange[VerdictWriteResult] | None:
         """Return a one-statement change that records the verdict of a node's run, or None."""
         ...
 
@@ -135,7 +135,7 @@ class SubmissionCompleter(Protocol):
 class GroupNamer(Protocol):
     """A kind's records that determine the groups of an attempt, such as its pipeline."""
 
-    async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
+    async def find_groups(self, attempt_id: str) -> Mapping[str, str]:
         """Return the ids of an attempt's groups by type, or an empty dict if it has no records."""
         ...
 
@@ -156,9 +156,9 @@ class PlainJobRowWriter:
     """An implementation of `recorder.JobRowWriter` that uses one statement per table."""
 
     def __init__(self, access: DatabaseAccess) -> None:
-        self._new_submission = access.build_insert_or_nothing(tables.submissions)
-        self._new_attempt = access.build_insert_or_nothing(tables.attempts)
-        self._new_verdict = access.build_insert_or_nothing(tables.verdicts)
+        self._new_submission = access.build_insert_or_ignore(tables.submissions)
+        self._new_attempt = access.build_insert_or_ignore(tables.attempts)
+        self._new_verdict = access.build_insert_or_ignore(tables.verdicts)
         self._new_events = access.build_list_inserter(tables.events)
 
     def build_accept_statement(self, attempt: Attempt, row: tables.Values, document: bytes) -> None:

@@ -132,7 +132,7 @@ class ServerRetry:
             reraise=True,
         )
 
-    def retry_while_away(self, act: Callable[[], T]) -> T:
+    def retry_while_unreachable(self, act: Callable[[], T]) -> T:
         """Call `act`, repeatedly while the server is unreachable, and return its result.
 
         Raises: the last error of `act`.
@@ -161,19 +161,19 @@ def is_conflict(problem: BaseException) -> bool:
     return isinstance(problem, DBAPIError) and getattr(problem.orig, "sqlstate", None) in _CROSSED
 
 
-def select_listed_rows(table: Table) -> TableValuedAlias:
+def select_json_rows(table: Table) -> TableValuedAlias:
     """Return the rows of the JSON parameter `listed`, with a table's columns."""
     listed = func.json_to_recordset(cast(bindparam("listed", type_=Text), JSON))
     named = listed.table_valued(*(column(each.name, each.type) for each in table.c), name="listed")
     return named.render_derived(with_types=True)
 
 
-def build_insert_listed(table: Table) -> Executable:
+def build_insert_json_rows(table: Table) -> Executable:
     """Return the statement that inserts the rows of the JSON parameter `listed`, except existing keys."""
     names = [each.name for each in table.c]
     return (
         postgresql.insert(table)
-        .from_select(names, select(*select_listed_rows(table).c))
+        .from_select(names, select(*select_json_rows(table).c))
         .on_conflict_do_nothing()
     )
 
@@ -184,7 +184,7 @@ def lock_table_creation(connection: Connection) -> None:
 
 
 @contextmanager
-def table_lock(connection: Connection) -> Iterator[None]:
+def hold_table_lock(connection: Connection) -> Iterator[None]:
     """Hold the lock that excludes other processes from creating or altering tables in this database."""
     connection.exec_driver_sql("SET statement_timeout TO 0")
     connection.exec_driver_sql("SET lock_timeout TO 0")
@@ -221,7 +221,7 @@ Row = Mapping[str, Any]
 _DIALECT = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 
 
-class StatementText:
+class CompiledStatement:
     """A statement in the driver's format, built once, whose value types the driver adapts directly."""
 
     def __init__(self, statement: SelectBase) -> None:
@@ -244,7 +244,7 @@ class StatementText:
         return {**found, **{name: decode_text(text) for name, text in texts.items()}} if texts else found
 
 
-class OneStatement(Generic[T]):
+class SingleStatementChange(Generic[T]):
     """A change that executes one statement and returns at most one row, which `read` converts.
 
     The method `read` must not raise an exception, because the same transaction commits the statements of
@@ -253,7 +253,7 @@ class OneStatement(Generic[T]):
     """
 
     def __init__(
-        self, text: StatementText, values: Mapping[str, object], read: Callable[[Row | None], T]
+        self, text: CompiledStatement, values: Mapping[str, object], read: Callable[[Row | None], T]
     ) -> None:
         self.sql = text.sql
         self.values = text.bind_values(values)
@@ -272,7 +272,7 @@ class OneStatement(Generic[T]):
         return self._read(self._text.decode_row(row))
 
 
-def run_together(connection: Connection, statements: Sequence[OneStatement[Any]]) -> list[Any]:
+def run_together(connection: Connection, statements: Sequence[SingleStatementChange[Any]]) -> list[Any]:
     """Run statements in one transaction and one round trip to the server; return the results in order.
 
     The connection must not be in a transaction. Raises: DBAPIError; the caller must then discard the
@@ -297,7 +297,9 @@ def enable_transactions(connection: Connection) -> None:
         raw.autocommit = False
 
 
-def _fetch_rows(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]) -> list[Row | None]:
+def _fetch_rows(
+    raw: psycopg.Connection, statements: Sequence[SingleStatementChange[Any]]
+) -> list[Row | None]:
     from psycopg.errors import InFailedSqlTransaction
     from psycopg.rows import dict_row
 

@@ -48,15 +48,15 @@ UNSYNCED = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("contents", LargeBinary, nullable=False),
 )
-MOST_BYTES = 128 * 2**10
+MAX_BYTES = 128 * 2**10
 """Size in bytes above which a bundle is flushed on its own, because writing its contents twice would take
 longer and need more space.
 """
 SETTLE_S = 15.0
 """Seconds between flushes of the file system, after which stored contents are deleted."""
-MOST_UNSETTLED = 8 * 2**20
+MAX_UNSETTLED = 8 * 2**20
 """Bytes of stored contents that trigger an early flush, so that the database stays small."""
-_MOST_KEPT = 1024
+_MAX_KEPT = 1024
 _LENGTHS = struct.Struct(">II")
 _ADD = insert(UNSYNCED)
 _OF_VERDICTS = (
@@ -82,17 +82,17 @@ class UnsyncedBundles:
 
     def keep(self, location: str, files: Mapping[str, bytes]) -> None:
         """Keep the contents of a bundle in memory until its verdict is recorded."""
-        while len(self._kept) >= _MOST_KEPT:  # The oldest belong to attempts that never got a verdict.
+        while len(self._kept) >= _MAX_KEPT:  # The oldest belong to attempts that never got a verdict.
             del self._kept[next(iter(self._kept))]
         self._kept[location] = serialize_files(files)
 
-    def build_recorder(self, attempt: Attempt) -> Callable[[Connection], None]:
+    def build_contents_writer(self, attempt: Attempt) -> Callable[[Connection], None]:
         """Return the function that stores a bundle's contents in the transaction of the verdict."""
         contents = self._kept.pop(attempt.bundle, None) if attempt.bundle is not None else None
         if contents is None:
             return lambda _: None
         self._unsettled += len(contents)
-        if self._unsettled >= MOST_UNSETTLED:
+        if self._unsettled >= MAX_UNSETTLED:
             self._much.set()
         values = {
             "attempt_id": attempt.id,
@@ -127,7 +127,7 @@ class UnsyncedBundles:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Call `settle` at intervals while the body runs."""
+        """Call `apply_reporting_mode` at intervals while the body runs."""
         async with task_group() as tasks:
             settling = tasks.create_task(self._flush_periodically(), name="settle-bundles")
             try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import uvicorn
 from fastapi import APIRouter, FastAPI
 
-from assayd.api import SocketAccess, create_app, loopback_config, server_config
+from assayd.api import SocketAccess, build_loopback_config, build_server_config, create_app
 from assayd.api.bounded_http import ConnectionSlots
 from assayd.settings import Settings
 from assayd.wiring.build import Assembly
@@ -36,14 +36,14 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
     places = ConnectionSlots(limits.connections)
     parts.metrics.connections.set_function(lambda: places.total)
     return ApiConfigs(
-        socket=server_config(
+        socket=build_server_config(
             app,
             access,
             places=places,
             silence_s=limits.silence_s,
             refused=parts.metrics.refused_connections.inc,
         ),
-        metrics=loopback_config(parts.service.metrics),
+        metrics=build_loopback_config(parts.service.metrics),
     )
 
 

@@ -33,7 +33,7 @@ from assayd.wiring.wings import ChainParts
 T = TypeVar("T")
 
 
-class Wrap(Protocol):
+class PartWrapper(Protocol):
     """A function that wraps a part of the daemon."""
 
     def __call__(self, part: T, /) -> T:
@@ -41,7 +41,7 @@ class Wrap(Protocol):
         ...
 
 
-def keep_part(part: T) -> T:
+def return_part_unchanged(part: T) -> T:
     """Return the part unchanged."""
     return part
 
@@ -67,14 +67,14 @@ class PartOverrides:
     artifacts: ArtifactStore | None = None
     job_rows: JobRowWriter | None = None
     database_bytes: int | None = None
-    wrap: Wrap = keep_part
+    wrap: PartWrapper = return_part_unchanged
     loop_share: float = SHARE
     leads: Leads = is_always_leader
     on_message: OnMessage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basics:
+class CoreParts:
     """The basic parts. The event `stopping` is set when the daemon stops accepting new work.
 
     `records` maps each kind to its record store.
@@ -107,5 +107,5 @@ class Basics:
     driving: WorkAssignment = ALONE
 
 
-BuildExecution = Callable[[Basics, AsyncExitStack], Awaitable[Execution]]
+BuildExecution = Callable[[CoreParts, AsyncExitStack], Awaitable[Execution]]
 """Builds the execution of attempts; running parts are entered into the stack."""

@@ -15,7 +15,7 @@ from fastapi import APIRouter
 from assayd import __version__
 from assayd.aio import task_group
 from assayd.analysis.analyst import Analyst
-from assayd.attempts.acceptance import Acceptance, DiskQuota
+from assayd.attempts.acceptance import AcceptanceGate, DiskQuota
 from assayd.attempts.admission import Admission
 from assayd.attempts.conclusion import ConclusionWriter
 from assayd.attempts.events import EventHub
@@ -24,7 +24,7 @@ from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.attempts.retention import Retention, UploadTracker
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.service import DaemonService
-from assayd.attempts.telemetry import bind_disk_gauges, update_gauges_periodically
+from assayd.attempts.telemetry import register_disk_gauges, update_gauges_periodically
 from assayd.audit import FOLDER, AuditLog
 from assayd.batches import DaemonBatches
 from assayd.documents.base import digest
@@ -45,12 +45,12 @@ from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_jobs
+from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_job_store
 from assayd.store.library import DatabaseLibrary
 from assayd.store.outbox import Outbox
 from assayd.store.recorder import Recorder
 from assayd.webhooks import Receiver
-from assayd.wiring.basics import Basics, PartOverrides
+from assayd.wiring.basics import CoreParts, PartOverrides
 from assayd.wiring.execution import build_local_execution
 from assayd.wiring.identity import determine_identity
 from assayd.wiring.limits import DaemonLimits, derive_limits
@@ -85,7 +85,7 @@ class Assembly:
     scheduler: Scheduler
     admission: Admission
     readiness: Readiness
-    acceptance: Acceptance
+    acceptance: AcceptanceGate
     retention: Retention
     service: DaemonService
     batches: DaemonBatches
@@ -115,14 +115,14 @@ async def build_daemon(settings: Settings, stack: AsyncExitStack, overrides: Par
     await stack.enter_async_context(scheduler.running())
     await _set_gauge_functions(basics, scheduler, stack)
     quota = _build_quota(basics)
-    acceptance = Acceptance(execution.readiness.ready, quota, execution.readiness.image_problem)
+    acceptance = AcceptanceGate(execution.readiness.ready, quota, execution.readiness.image_problem)
     admission = _build_admission(basics, scheduler, quota, acceptance)
     uploads = UploadTracker(basics.clock)
     retention = _build_retention(basics, uploads)
     service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
-    audit = open_audit(settings, basics, stack)
+    audit = open_audit_log(settings, basics, stack)
     chains = await basics.chains.begin(
         basics, stack, admission=admission, scheduler=scheduler, documents=service.read_documents
     )
@@ -167,7 +167,7 @@ async def build_daemon(settings: Settings, stack: AsyncExitStack, overrides: Par
 
 
 def _build_trials(
-    basics: Basics, execution: Execution, admission: Admission, service: DaemonService
+    basics: CoreParts, execution: Execution, admission: Admission, service: DaemonService
 ) -> PolicyTrialRunner | None:
     """Return the part that runs trials of profiles, or None if other hosts run the attempts."""
     if execution.selftest is None:
@@ -189,7 +189,7 @@ async def _build_basics(
     wing: ChainWing,
     receivers: Sequence[Receiver],
     stack: AsyncExitStack,
-) -> Basics:
+) -> CoreParts:
     clock, ids, metrics = overrides.clock or SystemClock(), UlidGenerator(), Metrics()
     limits = overrides.limits or derive_limits(settings)
     identity = determine_identity(settings.state_dir, ids)
@@ -215,7 +215,7 @@ async def _build_basics(
     wrapped, bundles = overrides.wrap(jobs), overrides.wrap(artifacts)
     chains = wing.join(jobs.access, wrapped, clock=clock, ids=ids)
     attester = open_attester(settings.attestation, daemon_id=identity.daemon_id, clock=clock)
-    return Basics(
+    return CoreParts(
         settings=settings,
         overrides=overrides,
         limits=limits,
@@ -262,7 +262,7 @@ def _load_kinds(
 async def _open_stores(
     settings: Settings, overrides: PartOverrides, recorders: Sequence[Recorder], stack: AsyncExitStack
 ) -> tuple[DatabaseJobStore, ArtifactStore]:
-    opening = open_jobs(
+    opening = open_job_store(
         settings.state_dir,
         settings.database_url,
         recorders,
@@ -285,7 +285,7 @@ async def _open_artifacts(
     return artifacts
 
 
-def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
+def _build_scheduler(basics: CoreParts, execution: Execution) -> Scheduler:
     return Scheduler(
         execute=execution.execute,
         jobs=basics.jobs,
@@ -299,7 +299,7 @@ def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
     )
 
 
-def _build_quota(basics: Basics) -> DiskQuota:
+def _build_quota(basics: CoreParts) -> DiskQuota:
     return DiskQuota(
         basics.jobs,
         basics.artifacts,
@@ -309,7 +309,7 @@ def _build_quota(basics: Basics) -> DiskQuota:
     )
 
 
-def _build_retention(basics: Basics, uploads: UploadTracker) -> Retention:
+def _build_retention(basics: CoreParts, uploads: UploadTracker) -> Retention:
     return Retention(
         basics.jobs,
         basics.batch_store,
@@ -323,7 +323,7 @@ def _build_retention(basics: Basics, uploads: UploadTracker) -> Retention:
 
 
 def _build_admission(
-    basics: Basics, scheduler: Scheduler, quota: DiskQuota, acceptance: Acceptance
+    basics: CoreParts, scheduler: Scheduler, quota: DiskQuota, acceptance: AcceptanceGate
 ) -> Admission:
     return Admission(
         jobs=basics.jobs,
@@ -344,12 +344,12 @@ def _build_admission(
 
 
 def _build_service(
-    basics: Basics,
+    basics: CoreParts,
     execution: Execution,
     scheduler: Scheduler,
     admission: Admission,
     retention: Retention,
-    acceptance: Acceptance,
+    acceptance: AcceptanceGate,
 ) -> DaemonService:
     return DaemonService(
         jobs=basics.jobs,
@@ -381,7 +381,11 @@ def _build_service(
 
 
 def _build_batches(
-    basics: Basics, scheduler: Scheduler, admission: Admission, service: DaemonService, uploads: UploadTracker
+    basics: CoreParts,
+    scheduler: Scheduler,
+    admission: Admission,
+    service: DaemonService,
+    uploads: UploadTracker,
 ) -> DaemonBatches:
     return DaemonBatches(
         store=basics.batch_store,
@@ -401,13 +405,13 @@ def _build_batches(
     )
 
 
-async def _set_gauge_functions(basics: Basics, scheduler: Scheduler, stack: AsyncExitStack) -> None:
+async def _set_gauge_functions(basics: CoreParts, scheduler: Scheduler, stack: AsyncExitStack) -> None:
     """Let gauges report current values whenever they are read, and start the periodic counts."""
     metrics = basics.metrics
     for state in set(State) - {State.FINISHED}:
         metrics.under_way.labels(state.value).set_function(partial(_count_in_state, scheduler, state))
     metrics.oldest_attempt.set_function(partial(_compute_oldest_age, scheduler, basics.clock))
-    bind_disk_gauges(metrics, basics.settings.state_dir)
+    register_disk_gauges(metrics, basics.settings.state_dir)
     tasks = await stack.enter_async_context(task_group())
     counting = update_gauges_periodically(metrics, basics.jobs, basics.batch_store, Outbox(basics.access))
     stack.callback(tasks.create_task(counting, name="backlog").cancel)
@@ -422,7 +426,7 @@ def _count_in_state(scheduler: Scheduler, state: State) -> int:
     return scheduler.count_by_state()[state]
 
 
-def open_audit(settings: Settings, basics: Basics, stack: AsyncExitStack) -> AuditLog:
+def open_audit_log(settings: Settings, basics: CoreParts, stack: AsyncExitStack) -> AuditLog:
     """Open the audit log and close it with the stack. Raises: ConfigError ``state.unusable``."""
     folder = settings.state_dir / FOLDER
     try:

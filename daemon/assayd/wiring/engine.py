@@ -237,7 +237,7 @@ async def _is_responding(engine: Engine) -> bool:
     return True
 
 
-def measure_engine(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
+def wrap_engine_with_metrics(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
     """Return the engine, wrapped so that the durations and error codes of its calls are measured."""
     return cast("Engine", _MeasuredEngine(engine, metrics, clock))
 

@@ -28,7 +28,7 @@ from assayd.fair_queue import FairSemaphore
 from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.model.run import RunSpec
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet
 from assayd.ports.clock import Clock, IdSource
 from assayd.ports.egress import Egress
@@ -40,7 +40,7 @@ from assayd.sandbox.pool.pool import ContainerPool, Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import ImageCache, Sandbox
 from assayd.settings import Settings
-from assayd.wiring.basics import Basics
+from assayd.wiring.basics import CoreParts
 from assayd.wiring.engine import (
     COMPARISON_FILE,
     ChosenEngine,
@@ -49,12 +49,12 @@ from assayd.wiring.engine import (
     choose_engine,
     create_isolation_check,
     get_images_dir,
-    measure_engine,
+    wrap_engine_with_metrics,
 )
 from assayd.wiring.limits import DaemonLimits, build_pool_demand
 
 
-async def build_local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
+async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Execution:
     """Build the sandbox, its engine, and the other parts that run attempts."""
     overrides, settings = basics.overrides, basics.settings
     readiness = cast("ReadinessSupervisor | None", overrides.readiness) or await build_readiness(
@@ -105,7 +105,7 @@ async def build_local_execution(basics: Basics, stack: AsyncExitStack) -> Execut
 
 log = structlog.get_logger()
 
-COMPARED_AFTER_S = 30.0
+ENGINE_COMPARISON_DELAY_S = 30.0
 """Seconds for which the daemon is ready before it compares engines, so that its pool is filled."""
 ENGINE_VARIABLES = ("ASSAYD_ENGINE__", "DOCKER_HOST")
 KIND, IMAGES_DIR = "ASSAYD_ENGINE__KIND", "ASSAYD_ENGINE__IMAGES_DIR"
@@ -130,7 +130,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     """
     chosen = await choose_engine(settings)
     log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
-    engine = measure_engine(chosen.engine, metrics, clock)
+    engine = wrap_engine_with_metrics(chosen.engine, metrics, clock)
     stack.push_async_callback(engine.close)
     demand = build_pool_demand(settings, quick=chosen.engine.capabilities().quick)
     make_pool = partial(ContainerPool, origin=origin, clock=clock, ids=ids)
@@ -189,7 +189,7 @@ async def _check_isolation(contender: ComparedEngine) -> Sequence[str]:
 
 
 def _build_sandbox(engine: Engine, pool: ContainerPool, egress: Egress, clock: Clock) -> Sandbox:
-    seccomp = shared_path("seccomp", "container.json").read_text(encoding="utf-8")
+    seccomp = get_shared_data_path("seccomp", "container.json").read_text(encoding="utf-8")
     return Sandbox(pool=pool, images=ImageCache(engine, GUEST), clock=clock, seccomp=seccomp, egress=egress)
 
 
@@ -215,7 +215,7 @@ async def _compare_in_background(
 
     async def compare() -> None:
         await readiness.sandbox.usable.wait()
-        await asyncio.sleep(COMPARED_AFTER_S)
+        await asyncio.sleep(ENGINE_COMPARISON_DELAY_S)
         readiness.engine_note = await comparison.run()
 
     async with task_group() as tasks:

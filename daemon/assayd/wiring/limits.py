@@ -16,7 +16,7 @@ from assayd.model.run import Limits
 from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
 from assayd.settings import Settings
 
-MOST_IDLE_PER_KEY = 16
+MAX_IDLE_PER_KEY = 16
 MIB = 2**20
 
 
@@ -86,4 +86,4 @@ def build_pool_demand(settings: Settings, *, quick: bool) -> PoolDemand:
     if not pool.enabled:
         return PoolDemand(base=0, unused=0, most=0)
     base = (2 if quick else 4) if pool.default_target is None else pool.default_target
-    return PoolDemand(base=base, unused=pool.unused_target, most=MOST_IDLE_PER_KEY)
+    return PoolDemand(base=base, unused=pool.unused_target, most=MAX_IDLE_PER_KEY)

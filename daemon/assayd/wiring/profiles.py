@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from assayd.errors import ConfigError
 from assayd.kind import Kind
 from assayd.kinds import registry
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, load_policies
 from assayd.settings import OWN_POLICIES, Settings
 
@@ -33,7 +33,7 @@ def load_profiles(settings: Settings) -> PolicySet:
     """
     own = [folder for folder in settings.policy_folders if folder != OWN_POLICIES or folder.is_dir()]
     packaged = registry.find_data_folders(settings.validators, "policies")
-    folders = [shared_path("policies"), *packaged, *own]
+    folders = [get_shared_data_path("policies"), *packaged, *own]
     return load_policies(
         folders,
         bounds=settings.bounds.bounds(),

@@ -30,11 +30,11 @@ from assayd.ports.service import (
     PACKAGE,
     WORKFLOWS_PACKAGE,
     Chains,
-    NoChains,
-    NoWorkflows,
+    NullChains,
+    NullWorkflows,
     RepairRequests,
     Workflows,
-    missing_chain_packages,
+    find_missing_chain_packages,
 )
 from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd.settings import Settings
@@ -45,7 +45,7 @@ from assayd.store.library import DatabaseLibrary
 from assayd.store.recorder import Recorder
 
 if TYPE_CHECKING:
-    from assayd.wiring.basics import Basics
+    from assayd.wiring.basics import CoreParts
 
 
 log = structlog.get_logger()
@@ -61,7 +61,7 @@ class ChainParts(Protocol):
 
     async def begin(
         self,
-        basics: Basics,
+        basics: CoreParts,
         stack: AsyncExitStack,
         *,
         admission: Admission,
@@ -88,7 +88,7 @@ class _EmptyChainWing:
     """An implementation of `ChainWing` and `ChainParts` for daemons without the chains package."""
 
     routers: Sequence[APIRouter] = ()
-    requests: RepairRequests = NoChains()
+    requests: RepairRequests = NullChains()
     attachments: BundleAttachments = staticmethod(attach_nothing)
 
     def join(
@@ -98,14 +98,14 @@ class _EmptyChainWing:
 
     async def begin(
         self,
-        basics: Basics,
+        basics: CoreParts,
         stack: AsyncExitStack,
         *,
         admission: Admission,
         scheduler: Scheduler,
         documents: ReadDocuments,
     ) -> Chains:
-        return NoChains()
+        return NullChains()
 
 
 async def open_chains(settings: Settings, stack: AsyncExitStack) -> ChainWing:
@@ -113,7 +113,7 @@ async def open_chains(settings: Settings, stack: AsyncExitStack) -> ChainWing:
 
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """
-    if missing_chain_packages():
+    if find_missing_chain_packages():
         log.warning("wing.missing", package=PACKAGE, without="repairs and generations")
         return _EmptyChainWing()
     wing: ChainWing = await import_module(f"{PACKAGE}.wiring").open_wing(settings, stack)
@@ -142,11 +142,11 @@ class WorkflowWing:
     routers: Sequence[APIRouter] = ()
 
 
-async def open_workflows(basics: Basics, stack: AsyncExitStack, parts: RunningParts) -> WorkflowWing:
+async def open_workflows(basics: CoreParts, stack: AsyncExitStack, parts: RunningParts) -> WorkflowWing:
     """Start the workflows, which stop when the stack is closed."""
     if find_spec(WORKFLOWS_PACKAGE) is None:
         log.warning("wing.missing", package=WORKFLOWS_PACKAGE, without="workflows")
-        return WorkflowWing(carried=NoWorkflows())
+        return WorkflowWing(carried=NullWorkflows())
     wiring = import_module(f"{WORKFLOWS_PACKAGE}.wiring")
     carried: Workflows = await wiring.open_wing(basics, stack, parts)
     return WorkflowWing(carried=carried, routers=wiring.ROUTERS)
@@ -167,7 +167,7 @@ def open_tracing(
     """
     if settings.endpoint is None:
         return NO_TRACING
-    if (missing := _missing_package()) is not None:
+    if (missing := _find_missing_package()) is not None:
         message = f"[tracing] needs {missing}: install assayd with the extra `otel`"
         raise ConfigError("tracing.missing", message, field="tracing")
     wing = import_module("assayd_tracing.wiring")
@@ -175,7 +175,7 @@ def open_tracing(
     return tracing
 
 
-def _missing_package() -> str | None:
+def _find_missing_package() -> str | None:
     for package in NEEDED:
         try:
             found = find_spec(package)

@@ -75,19 +75,19 @@ def parse_token_count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
-async def receive_answer(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
+async def receive_response_body(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
     """Read the complete body of an answer, and pass on its text as it arrives.
 
     Raises: httpx2.HTTPError.
     """
-    listener, whole = AnswerListener(text_of, heard), bytearray()
+    listener, whole = StreamingAnswerParser(text_of, heard), bytearray()
     async for piece in response.aiter_raw():
         whole += piece
         listener.add_bytes(piece)
     return bytes(whole)
 
 
-class AnswerListener:
+class StreamingAnswerParser:
     """A receiver that parses an answer's bytes as they arrive and passes on the text."""
 
     def __init__(self, text_of: TextOf, heard: Heard) -> None:
@@ -111,7 +111,7 @@ class AnswerListener:
                         self._heard(text)
 
 
-def is_streamed(content: bytes) -> bool:
+def is_event_stream(content: bytes) -> bool:
     """Return whether an answer is a sequence of server-sent events, which servers needn't send."""
     return content.lstrip()[:6].startswith((b"event:", b"data:", b":"))
 
@@ -131,7 +131,7 @@ def _parse_events(lines: list[bytes]) -> Iterator[Event]:
             yield event
 
 
-def get_part(event: object, *path: str | int) -> object:
+def get_nested_value(event: object, *path: str | int) -> object:
     """Return the value at a path in an event, or None if the path doesn't exist."""
     for step in path:
         if isinstance(step, str) and isinstance(event, dict):
@@ -145,7 +145,7 @@ def get_part(event: object, *path: str | int) -> object:
 
 def get_text(event: object, *path: str | int) -> str:
     """Return the text at a path in an event, or an empty string."""
-    found = get_part(event, *path)
+    found = get_nested_value(event, *path)
     return found if isinstance(found, str) else ""
 
 
@@ -192,7 +192,7 @@ def import_vendor_library(module: str, *, account: ModelAccount, loggers: Sequen
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def create_bounded_client() -> httpx2.AsyncClient:
+def create_size_limited_client() -> httpx2.AsyncClient:
     """Create an HTTP client for one provider, with limits on the size of responses.
 
     Redirects are returned without being followed, because a library would send the prompt and the key to
@@ -224,7 +224,7 @@ async def _limit_body(response: httpx2.Response) -> None:
 
     class BoundedBody(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            async for piece in _iter_limited_pieces(body, response):
+            async for piece in _iter_limited_chunks(body, response):
                 yield piece
 
         async def aclose(self) -> None:
@@ -233,7 +233,7 @@ async def _limit_body(response: httpx2.Response) -> None:
     response.stream = BoundedBody()
 
 
-async def _iter_limited_pieces(
+async def _iter_limited_chunks(
     stream: httpx2.AsyncByteStream, response: httpx2.Response
 ) -> AsyncIterator[bytes]:
     """Yield a body up to its size limit.
@@ -266,7 +266,7 @@ MOST_DELAY_S = 86_400.0
 """A longer one is as good as none."""
 
 
-def refused_call_error(
+def http_status_error(
     account: ModelAccount,
     status: int,
     *,
@@ -301,9 +301,9 @@ def refused_call_error(
     return ProviderError(code, where + remedy, retryable=retryable, retry_after_s=again_in_s)
 
 
-def key_error(account: ModelAccount) -> ProviderError:
+def invalid_key_error(account: ModelAccount) -> ProviderError:
     """Return the error for an invalid key, if the API reports it with a status other than 401."""
-    return refused_call_error(account, 401)
+    return http_status_error(account, 401)
 
 
 def timeout_error(account: ModelAccount, timeout_s: float) -> ProviderError:

@@ -12,14 +12,14 @@ from assayd_chains.providers.answers import (
     ModelAccount,
     ProviderAnswer,
     StopReason,
-    create_bounded_client,
-    get_part,
+    create_size_limited_client,
+    get_nested_value,
     get_text,
     import_vendor_library,
-    is_streamed,
+    is_event_stream,
     parse_events,
     parse_token_count,
-    receive_answer,
+    receive_response_body,
 )
 
 TYPE = "anthropic"
@@ -61,7 +61,7 @@ class AnthropicApi:
             api_key=account.key.text,
             base_url=account.base_url or BASE_URL,
             max_retries=0,
-            http_client=create_bounded_client(),
+            http_client=create_size_limited_client(),
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
@@ -78,9 +78,9 @@ class AnthropicApi:
                 timeout=timeout_s,
                 stream=True,
             ) as raw:
-                return await receive_answer(raw.http_response, get_event_text, request.heard)
+                return await receive_response_body(raw.http_response, extract_event_text, request.heard)
         except anthropic.APIStatusError as problem:
-            raise answers.refused_call_error(
+            raise answers.http_status_error(
                 self._account,
                 problem.status_code,
                 said=str(problem),
@@ -97,9 +97,9 @@ class AnthropicApi:
         await self._client.close()
 
 
-def read_answer(content: bytes) -> ProviderAnswer:
+def parse_response(content: bytes) -> ProviderAnswer:
     """Parse the bytes of an answer. Raises: ValueError, if they aren't a valid answer."""
-    message = _assemble_stream(content) if is_streamed(content) else _Message.model_validate_json(content)
+    message = _assemble_stream(content) if is_event_stream(content) else _Message.model_validate_json(content)
     text = "".join(block.text for block in message.content if block.type == "text")
     if message.stop_reason == "refusal":
         ending = StopReason.REFUSED
@@ -115,9 +115,11 @@ def read_answer(content: bytes) -> ProviderAnswer:
     return ProviderAnswer(text=text, ending=ending, word=message.stop_reason or "", usage=usage)
 
 
-def get_event_text(event: Event) -> str:
+def extract_event_text(event: Event) -> str:
     """Return the text that an event of a stream adds."""
-    return get_text(event, "delta", "text") if get_part(event, "delta", "type") == "text_delta" else ""
+    return (
+        get_text(event, "delta", "text") if get_nested_value(event, "delta", "type") == "text_delta" else ""
+    )
 
 
 def _assemble_stream(content: bytes) -> _Message:
@@ -126,14 +128,14 @@ def _assemble_stream(content: bytes) -> _Message:
     if not events or events[-1].get("type") != "message_stop":
         raise ValueError("the stream is cut short")
     ends = [event for event in events if event.get("type") == "message_delta"]
-    usage = [get_part(event, *at, "usage") for event in events for at in ((), ("message",))]
+    usage = [get_nested_value(event, *at, "usage") for event in events for at in ((), ("message",))]
     counted: dict[str, object] = {}
     for one in usage:
         counted |= one if isinstance(one, dict) else {}
     return _Message.model_validate(
         {
-            "content": [{"type": "text", "text": "".join(map(get_event_text, events))}],
-            "stop_reason": get_part(ends[-1], "delta", "stop_reason") if ends else None,
+            "content": [{"type": "text", "text": "".join(map(extract_event_text, events))}],
+            "stop_reason": get_nested_value(ends[-1], "delta", "stop_reason") if ends else None,
             "usage": counted,
         }
     )

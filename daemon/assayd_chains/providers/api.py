@@ -22,7 +22,7 @@ from assayd.errors import ProviderError
 from assayd_chains.provider import FixRequest, Reply
 from assayd_chains.providers import answers
 from assayd_chains.providers.answers import ModelAccount, StopReason
-from assayd_chains.providers.reading import AnswerContent, parse_in_process
+from assayd_chains.providers.reading import AnswerContent, parse_in_subprocess
 
 log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class ApiProvider:
         try:
             async with asyncio.timeout(call_s):
                 answer = await self._api.ask(request, timeout_s=call_s)
-                found = await parse_in_process(account.type, answer, passage.language, passage.beginning)
+                found = await parse_in_subprocess(account.type, answer, passage.language, passage.beginning)
         except TimeoutError as problem:
             raise answers.timeout_error(account, call_s) from problem
         except ProviderError:
@@ -87,11 +87,11 @@ class ApiProvider:
             output_tokens=usage.output_tokens,
             took_s=round(usage.took_s, 3),
         )
-        _check_ending(found, account)
+        _require_complete_answer(found, account)
         return found.build_reply(usage)
 
 
-def _check_ending(found: AnswerContent, account: ModelAccount) -> None:
+def _require_complete_answer(found: AnswerContent, account: ModelAccount) -> None:
     """Ensure that an answer is complete. Raises: ProviderError, with a separate code for each ending."""
     word = f" ({found.word})" if found.word.isprintable() and found.word else ""
     match found.ending:

@@ -24,7 +24,7 @@ import structlog
 from assayd.aio import run_cleanup
 from assayd.errors import ProviderError
 from assayd_chains.provider import FixRequest, Reply
-from assayd_chains.providers.reading import TEXT, parse_in_process
+from assayd_chains.providers.reading import TEXT, parse_in_subprocess
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ class CommandProvider:
             self._argv, _encode_request(request), timeout_s=timeout_s, environment=self._environment
         )
         passage = request.passage
-        found = await parse_in_process(TEXT, printed, passage.language, passage.beginning)
+        found = await parse_in_subprocess(TEXT, printed, passage.language, passage.beginning)
         return found.build_reply()
 
 
@@ -94,13 +94,15 @@ async def run(
         try:
             await asyncio.wait_for(process.wait(), timeout_s)
         except TimeoutError as late:
-            raise _failed_error(f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True) from late
+            raise _provider_failed_error(
+                f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True
+            ) from late
         finally:
-            await run_cleanup(_end_process_tree(process), timeout_s=2 * _REAP_S)
+            await run_cleanup(_terminate_process_tree(process), timeout_s=2 * _REAP_S)
             _log_stderr(argv[0], complaints)
         report.seek(0)
         large = os.fstat(printed.fileno()).st_size >= FILE_BYTES
-        _check_exit(argv[0], report.read(), large=large)
+        _require_successful_exit(argv[0], report.read(), large=large)
         printed.seek(0)
         return printed.read()
 
@@ -116,20 +118,22 @@ def _log_stderr(program: str, complaints: IO[bytes]) -> None:
     log.warning("provider.stderr", program=program, bytes=size, said=clean.strip())
 
 
-def _check_exit(program: str, report: bytes, *, large: bool) -> None:
+def _require_successful_exit(program: str, report: bytes, *, large: bool) -> None:
     """Ensure that the program exited successfully. Raises: ProviderError."""
     what, _, number = report.decode("ascii").partition(" ")
     if what == "failed":
-        raise _failed_error(f"{program} can't be started: {os.strerror(int(number))}")
+        raise _provider_failed_error(f"{program} can't be started: {os.strerror(int(number))}")
     if what != "ended":
-        raise _failed_error(f"{program} was lost together with its parent process", retryable=True)
+        raise _provider_failed_error(f"{program} was lost together with its parent process", retryable=True)
     if large or int(number) == -signal.SIGXFSZ:
-        raise _failed_error(f"{program} wrote a file of more than {FILE_BYTES} bytes", retryable=True)
+        raise _provider_failed_error(
+            f"{program} wrote a file of more than {FILE_BYTES} bytes", retryable=True
+        )
     if int(number) != 0:
-        raise _failed_error(f"{program} ended with {number}", retryable=True)
+        raise _provider_failed_error(f"{program} ended with {number}", retryable=True)
 
 
-async def _end_process_tree(process: Process) -> None:
+async def _terminate_process_tree(process: Process) -> None:
     """Terminate the program and its children or, if this fails, kill the process that runs the program."""
     if process.returncode is None:
         process.terminate()
@@ -157,5 +161,5 @@ def _encode_request(request: FixRequest) -> bytes:
     ).encode()
 
 
-def _failed_error(message: str, *, retryable: bool = False) -> ProviderError:
+def _provider_failed_error(message: str, *, retryable: bool = False) -> ProviderError:
     return ProviderError("provider.command", message, retryable=retryable)

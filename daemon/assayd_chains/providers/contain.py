@@ -30,12 +30,12 @@ def main() -> int:
     """Run the program, and report its exit status after all of its processes have ended."""
     report, file_bytes, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     os.set_inheritable(report, False)
-    _confine(file_bytes)
-    signal.signal(signal.SIGTERM, _raise_stop)
+    _restrict_process(file_bytes)
+    signal.signal(signal.SIGTERM, _raise_stop_requested)
     told = "ended -15"
     try:
         child = _start_program(argv)
-        told = f"ended {_wait_for(child)}"
+        told = f"ended {_wait_for_exit(child)}"
     except OSError as problem:
         told = f"failed {problem.errno}"
     except _StopRequested:
@@ -47,7 +47,7 @@ def main() -> int:
     return 0
 
 
-def _confine(file_bytes: int) -> None:
+def _restrict_process(file_bytes: int) -> None:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     if prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) or prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
@@ -57,7 +57,7 @@ def _confine(file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _raise_stop(number: int, frame: object) -> None:
+def _raise_stop_requested(number: int, frame: object) -> None:
     raise _StopRequested
 
 
@@ -82,7 +82,7 @@ def _start_program(argv: "list[str]") -> int:
     return child
 
 
-def _wait_for(child: int) -> int:
+def _wait_for_exit(child: int) -> int:
     """Wait until the program ends and return its status, while reaping other processes that end."""
     while True:
         pid, status = os.wait()

@@ -16,7 +16,7 @@ from assayd_chains.providers.answers import (
     ModelAccount,
     ProviderAnswer,
     StopReason,
-    create_bounded_client,
+    create_size_limited_client,
     import_vendor_library,
     parse_token_count,
 )
@@ -79,7 +79,7 @@ class GeminiApi:
 
         self._account = account
         # A separate connection pool: otherwise the library chooses one by the installed packages.
-        self._http = create_bounded_client()
+        self._http = create_size_limited_client()
         self._client = genai.Client(
             vertexai=False,
             api_key=account.key.text,
@@ -120,9 +120,9 @@ class GeminiApi:
     def _to_provider_error(self, problem: errors.APIError) -> ProviderError:
         details = list(_iter_error_details(problem.details))
         if any(detail.get("reason") == _KEY_INVALID for detail in details):
-            return answers.key_error(self._account)
+            return answers.invalid_key_error(self._account)
         headers = getattr(problem.response, "headers", {})
-        return answers.refused_call_error(
+        return answers.http_status_error(
             self._account,
             problem.code,
             said=str(problem.message),
@@ -136,7 +136,7 @@ class GeminiApi:
         await self._http.aclose()
 
 
-def read_answer(content: bytes) -> ProviderAnswer:
+def parse_response(content: bytes) -> ProviderAnswer:
     """Parse the bytes of an answer. Raises: ValueError, if they aren't a valid answer."""
     response = _Response.model_validate_json(content)
     spent, feedback = response.usageMetadata or _Usage(), response.promptFeedback

@@ -12,14 +12,14 @@ from assayd_chains.providers.answers import (
     ModelAccount,
     ProviderAnswer,
     StopReason,
-    create_bounded_client,
-    get_part,
+    create_size_limited_client,
+    get_nested_value,
     get_text,
     import_vendor_library,
-    is_streamed,
+    is_event_stream,
     parse_events,
     parse_token_count,
-    receive_answer,
+    receive_response_body,
 )
 
 TYPE = "openai"
@@ -61,7 +61,7 @@ class OpenAIApi:
             api_key=account.key.text,
             base_url=account.base_url or BASE_URL,
             max_retries=0,
-            http_client=create_bounded_client(),
+            http_client=create_size_limited_client(),
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
@@ -86,9 +86,9 @@ class OpenAIApi:
                 stream=True,
                 timeout=timeout_s,
             ) as raw:
-                return await receive_answer(raw.http_response, get_event_text, request.heard)
+                return await receive_response_body(raw.http_response, extract_event_text, request.heard)
         except openai.APIStatusError as problem:
-            raise answers.refused_call_error(
+            raise answers.http_status_error(
                 self._account,
                 problem.status_code,
                 said=str(problem),
@@ -105,10 +105,10 @@ class OpenAIApi:
         await self._client.close()
 
 
-def read_answer(content: bytes) -> ProviderAnswer:
+def parse_response(content: bytes) -> ProviderAnswer:
     """Parse the bytes of an answer. Raises: ValueError, if they aren't a valid answer."""
     completion = (
-        _assemble_stream(content) if is_streamed(content) else _Completion.model_validate_json(content)
+        _assemble_stream(content) if is_event_stream(content) else _Completion.model_validate_json(content)
     )
     spent = completion.usage or _Usage()
     usage = ReplyCost(
@@ -128,7 +128,7 @@ def read_answer(content: bytes) -> ProviderAnswer:
     return ProviderAnswer(text=text, ending=ending, word=choice.finish_reason or "", usage=usage)
 
 
-def get_event_text(event: Event) -> str:
+def extract_event_text(event: Event) -> str:
     """Return the text that an event of a stream adds."""
     return get_text(event, "choices", 0, "delta", "content")
 
@@ -137,10 +137,10 @@ def _assemble_stream(content: bytes) -> _Completion:
     """Build an answer from the events of a stream. Raises: ValueError, if the answer is incomplete."""
     events = parse_events(content)
     ended = [text for event in events if (text := get_text(event, "choices", 0, "finish_reason"))]
-    if not events or (any(get_part(event, "choices", 0) for event in events) and not ended):
+    if not events or (any(get_nested_value(event, "choices", 0) for event in events) and not ended):
         raise ValueError("the stream is cut short")
     refusal = "".join(get_text(event, "choices", 0, "delta", "refusal") for event in events)
-    said = {"content": "".join(map(get_event_text, events)), "refusal": refusal or None}
+    said = {"content": "".join(map(extract_event_text, events)), "refusal": refusal or None}
     usage = [event["usage"] for event in events if isinstance(event.get("usage"), dict)]
     return _Completion.model_validate(
         {

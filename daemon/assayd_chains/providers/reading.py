@@ -69,7 +69,7 @@ class AnswerContent(BaseModel):
         return ReplyCost(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
-async def parse_in_process(
+async def parse_in_subprocess(
     form: str, content: bytes, language: str = "", beginning: str = ""
 ) -> AnswerContent:
     """Parse an answer in a separate process.
@@ -124,7 +124,7 @@ def parse_answer(form: str, content: bytes, language: str = "", beginning: str =
     This function blocks and has no timeout.
     """
     try:
-        answer = _load_readers()[form](content)
+        answer = _load_response_parsers()[form](content)
         found = AnswerContent(
             ending=answer.ending,
             word=answer.word[:64],
@@ -142,16 +142,16 @@ def parse_answer(form: str, content: bytes, language: str = "", beginning: str =
         return AnswerContent(problem="provider.garbled: the answer can't be read")
 
 
-def _load_readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
+def _load_response_parsers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
     from assayd_chains.providers import anthropic, gemini, openai
 
     return {
         TEXT: lambda content: ProviderAnswer(
             text=content.decode("utf-8", "replace"), ending=StopReason.COMPLETE
         ),
-        anthropic.TYPE: anthropic.read_answer,
-        gemini.TYPE: gemini.read_answer,
-        openai.TYPE: openai.read_answer,
+        anthropic.TYPE: anthropic.parse_response,
+        gemini.TYPE: gemini.parse_response,
+        openai.TYPE: openai.parse_response,
     }
 
 

@@ -24,7 +24,8 @@ class RulesProvider:
         if not edited:
             raise ProviderError("provider.no_edit", "no finding has a certain edit")
         mended = {
-            one.passage.name: apply_edits(one.passage.text, remove_overlapping(one.edits)) for one in edited
+            one.passage.name: apply_edits(one.passage.text, remove_overlapping_edits(one.edits))
+            for one in edited
         }
         if list(mended) == [request.passage.name]:
             reason = f"Applied the certain edits at line {_format_lines(own)}."
@@ -34,10 +35,10 @@ class RulesProvider:
 
 
 def _format_lines(edited: EditedPart) -> str:
-    return ", ".join(str(edit.start_line) for edit in remove_overlapping(edited.edits))
+    return ", ".join(str(edit.start_line) for edit in remove_overlapping_edits(edited.edits))
 
 
-def remove_overlapping(edits: Sequence[Edit]) -> list[Edit]:
+def remove_overlapping_edits(edits: Sequence[Edit]) -> list[Edit]:
     """Return the edits in line order. Of two edits that touch each other, only the first is kept."""
     kept: list[Edit] = []
     for edit in sorted(set(edits), key=lambda e: (e.start_line, e.end_line, e.replacement)):

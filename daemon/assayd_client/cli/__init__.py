@@ -37,7 +37,7 @@ def _run_with_errors(arguments: list[str]) -> int:
     from assayd.errors import AssaydError
 
     try:
-        return _run(move_address_options(arguments))
+        return _run_command(move_address_options(arguments))
     except AssaydError as error:
         from assayd_client.cli.options import exit_code
         from assayd_client.cli.terminal import plain
@@ -81,9 +81,9 @@ def _discard_output() -> int:
     return READER_GONE
 
 
-def _run(arguments: list[str]) -> int:
+def _run_command(arguments: list[str]) -> int:
     try:
-        _load_program()(arguments, prog_name="assay")
+        _load_commands()(arguments, prog_name="assay")
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # which click turns into exit code 1
             raise end.__context__ from None
@@ -92,7 +92,7 @@ def _run(arguments: list[str]) -> int:
 
 
 @cache
-def _load_program() -> Callable[..., object]:
+def _load_commands() -> Callable[..., object]:
     """Build all commands. The result is cached, because building is slow."""
     from typer.main import get_command
 

@@ -95,7 +95,7 @@ class LazyGroup(TyperGroup):
         """Return the names of all commands in sorted order."""
         kinds = (
             kind
-            for kind in (*registry.list_own_kinds(), *registry.list_offered_kinds())
+            for kind in (*registry.list_own_kinds(), *registry.list_external_kinds())
             if _has_commands(kind)
         )
         return sorted([*COMMANDS, *kinds])
@@ -131,7 +131,7 @@ class LazyGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and the complete summaries of all commands."""
-        rows = [(name, _command_summary(name)) for name in self.list_commands(ctx)]
+        rows = [(name, _read_command_summary(name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -212,7 +212,7 @@ def _do_nothing() -> None:
     """Do nothing, as the callback that runs before a command."""
 
 
-def _command_summary(name: str) -> str:
+def _read_command_summary(name: str) -> str:
     """Return the summary of a command from its source, because imports of all modules would be slower."""
     if name not in COMMANDS:
         return registry.load_command_line(name, (name,)).commands_help

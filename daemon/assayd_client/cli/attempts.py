@@ -34,7 +34,7 @@ from assayd_client.cli.terminal import (
 from assayd_client.cli.texts import to_safe_path
 
 
-def extract_all(client: PlainClient, attempt: Document, folder: Path) -> list[Path]:
+def extract_bundle(client: PlainClient, attempt: Document, folder: Path) -> list[Path]:
     """Write all files of an attempt's bundle to a new or empty folder.
 
     Each file is fetched separately and verified by its digest. Archives aren't unpacked.
@@ -86,7 +86,7 @@ def run_again(client: PlainClient, attempt_id: str, *, key: str | None = None) -
     return attempt
 
 
-def render_diff(attempt: Document) -> Iterator[StyledLine]:
+def iter_replay_diff_lines(attempt: Document) -> Iterator[StyledLine]:
     """Return the lines that show the differences of a replay."""
     diff = attempt["replay_diff"]
     yield build_line((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")
@@ -184,7 +184,7 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
     from assayd_client.cli.terminal import print_table
 
     screen = get_stdout()
-    today = _today_iso()
+    today = _get_today_iso()
     rows = [
         build_display_attempt_row(attempt, today, wide=wide)
         if screen.is_terminal
@@ -207,7 +207,7 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Show an attempt, its report, and its repair chain."""
     from assayd_client.cli.ids import resolve_attempt_id as find
-    from assayd_client.cli.kinds import AttemptView, get_form
+    from assayd_client.cli.kinds import AttemptView, get_form_printer
     from assayd_client.cli.validate import print_attempt, print_code
 
     form = "steps" if steps else form
@@ -218,7 +218,9 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
             print_code(client, attempt)
             return
         if form is not None:
-            get_form(attempt["kind"], form)(AttemptView(client=client, attempt=attempt, as_json=as_json))
+            get_form_printer(attempt["kind"], form)(
+                AttemptView(client=client, attempt=attempt, as_json=as_json)
+            )
             return
         print_attempt(attempt, as_json=as_json, fields=fields)
         if not as_json and (attempt["verdict"] == "failed" or attempt["parent_id"] is not None):
@@ -296,7 +298,7 @@ def replay(context: typer.Context, attempt_id: AttemptId, as_json: Json = False)
     if as_json:
         print_json(attempt)
     else:
-        get_stdout().lines(render_diff(attempt))
+        get_stdout().lines(iter_replay_diff_lines(attempt))
     raise typer.Exit(replay_exit_code(attempt))
 
 
@@ -316,7 +318,7 @@ def artifacts(
     with open_client(context) as client:
         attempt = client.attempt(find(client, attempt_id))
         if extract is not None:
-            for path in extract_all(client, attempt, extract):
+            for path in extract_bundle(client, attempt, extract):
                 print(path)
             return
     if as_json:
@@ -327,7 +329,7 @@ def artifacts(
     print_table(screen, ARTIFACT_HEADS, rows)
 
 
-def _today_iso() -> str:
+def _get_today_iso() -> str:
     import time
 
     return time.strftime("%Y-%m-%d", time.gmtime())

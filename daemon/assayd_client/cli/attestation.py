@@ -70,9 +70,9 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
         wanted = verifying.Wanted(kind=kind, policy=policy, max_age=age, reported=allow_reported)
         try:
             if batch:
-                verified = verifying.verify_batch(path, _read_public(key), wanted=wanted)
+                verified = verifying.verify_batch(path, _load_key_file(key), wanted=wanted)
             else:
-                verified = verifying.verify(path, _read_public(key), attestation=attestation, wanted=wanted)
+                verified = verifying.verify(path, _load_key_file(key), attestation=attestation, wanted=wanted)
         except verifying.UnsignedError as error:
             _exit_with_message(f"Unsigned: {error}", options.UNSIGNED)
         except verifying.MismatchError as error:
@@ -83,12 +83,12 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
 
 
 @keys_app.command("new")
-def create_key(file: KeyFile) -> None:
+def create_key_pair(file: KeyFile) -> None:
     """Create a private key in FILE and its public key in FILE.pub."""
     with _report_attestation_errors():
         from assayd_attestation import keys
 
-        public = keys.create_key(file)
+        public = keys.create_key_pair(file)
         print(f"Private key: {file} (keep it secret; set it as attestation.key)")
         print(f"Public key:  {keys.public_key_path(file)} (pass it to everyone who verifies bundles)")
     print(f"Key id:      {public.id}")
@@ -106,12 +106,12 @@ def show_keys(file: KeyFile) -> None:
 
 
 @keys_app.command("rotate")
-def rotate_key(file: KeyFile) -> None:
+def rotate_key_pair(file: KeyFile) -> None:
     """Replace the private key; FILE.pub keeps the older public keys, so that old bundles stay verifiable."""
     with _report_attestation_errors():
         from assayd_attestation import keys
 
-        public = keys.rotate_key(file)
+        public = keys.rotate_key_pair(file)
         print(f"New key:    {public.id}")
         print(f"Restart the daemon, and distribute {keys.public_key_path(file)} again.")
 
@@ -132,10 +132,10 @@ def _report_attestation_errors() -> Iterator[None]:
 def read_public_keys(key: Path) -> tuple[PublicKey, ...]:
     """Return the public keys in a file. Raises: RequestError ``usage``."""
     with _report_attestation_errors():
-        return _read_public(key)
+        return _load_key_file(key)
 
 
-def _read_public(key: Path) -> tuple[PublicKey, ...]:
+def _load_key_file(key: Path) -> tuple[PublicKey, ...]:
     from assayd_attestation import keys
 
     return keys.read_public(key)

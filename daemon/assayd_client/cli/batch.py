@@ -33,7 +33,7 @@ from assayd_client.cli.terminal import (
     shorten,
 )
 from assayd_client.cli.terminal import get_stdout as console
-from assayd_client.cli.texts import stored_submission
+from assayd_client.cli.texts import fetch_stored_submission
 
 MOST_SHOWN = 15
 MOST_LINES = 8
@@ -79,7 +79,7 @@ class BatchSummary:
         }
 
     @property
-    def causes_of_failures(self) -> Counter[str]:
+    def failure_causes(self) -> Counter[str]:
         """Return the causes of unsuccessful runs, which exclude `completed`."""
         return Counter({name: number for name, number in self.causes.items() if name != "completed"})
 
@@ -87,7 +87,7 @@ class BatchSummary:
         """Return the lines that show the summary to a user."""
         for head, counts in (
             ("Rules", self.rules),
-            ("Causes", self.causes_of_failures),
+            ("Causes", self.failure_causes),
             ("Lines that can't be submitted", self.errors),
         ):
             if counts:
@@ -272,7 +272,7 @@ def require_new_batch(client: PlainClient, name: str, file: Path) -> None:
     raise RequestError("batch.exists", message)
 
 
-def send_and_follow(
+def send_and_report(
     client: PlainClient,
     name: str,
     file: Path,
@@ -284,17 +284,17 @@ def send_and_follow(
     `wanted` contains the options `concurrency`, `dedupe` and `webhook` of the client's `send_batch`. After
     a keyboard interrupt, the batch continues to run, and the command to resume it is printed.
     """
-    _require_content(file)
+    _require_nonempty_file(file)
 
     def send() -> Document:
-        batch = client.send_batch(_read_pieces(file), name=name, **wanted)
-        _print_remarks(batch)
+        batch = client.send_batch(_read_chunks(file), name=name, **wanted)
+        _print_notes(batch)
         return batch
 
-    return follow_and_show(client, send, file, outputs, hint=_format_resume_hint(name, file))
+    return follow_and_report(client, send, file, outputs, hint=_format_resume_hint(name, file))
 
 
-def follow_and_show(
+def follow_and_report(
     client: PlainClient, begin: Callable[[], Document], file: Path, outputs: BatchOutputs, *, hint: str
 ) -> int:
     """Begin a batch, follow it until it ends, write and print the results; return the exit code.
@@ -303,7 +303,7 @@ def follow_and_show(
     """
     try:
         batch = follow_batch(client, begin())
-        summary = _summarise_items(client, batch, file, outputs)
+        summary = _summarize_items(client, batch, file, outputs)
     except KeyboardInterrupt:
         print(hint, file=sys.stderr)
         return INTERRUPTED
@@ -377,7 +377,7 @@ def build_batch_row(batch: Document) -> Sequence[str]:
     return [batch["name"], batch["state"], *map(str, (*numbers, *verdicts)), batch["created_at"][:19] + "Z"]
 
 
-def _require_content(file: Path) -> None:
+def _require_nonempty_file(file: Path) -> None:
     """Ensure that the input isn't empty before a batch is opened. A pipe isn't checked."""
     if file == STDIN:
         return
@@ -391,7 +391,7 @@ def _require_content(file: Path) -> None:
         raise RequestError("batch.empty", f"{file} has no lines")
 
 
-def _read_pieces(file: Path) -> Iterator[bytes]:
+def _read_chunks(file: Path) -> Iterator[bytes]:
     try:
         with nullcontext(sys.stdin.buffer) if file == STDIN else file.open("rb") as opened:
             while piece := opened.read(PIECE_BYTES):
@@ -400,7 +400,7 @@ def _read_pieces(file: Path) -> Iterator[bytes]:
         raise RequestError("file.unreadable", f"{file}: {error.strerror}") from error
 
 
-def _print_remarks(batch: Document) -> None:
+def _print_notes(batch: Document) -> None:
     received = batch["received"]
     if not received["lines"]:
         raise RequestError("batch.empty", f"the file has no lines; batch {batch['name']} is empty")
@@ -420,7 +420,7 @@ def _format_resume_hint(name: str, file: Path) -> str:
     )
 
 
-def _summarise_items(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> BatchSummary:
+def _summarize_items(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> BatchSummary:
     """Read all items once to create the summary and the requested files from them."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)
@@ -483,7 +483,7 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
         chosen = name or generate_name(file)
         require_new_batch(client, chosen, file)
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
-        code = send_and_follow(
+        code = send_and_report(
             client, chosen, file, outputs, concurrency=concurrency, dedupe=dedupe or None, webhook=webhook
         )
     raise typer.Exit(code)
@@ -505,7 +505,7 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     with open_client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
-        code = send_and_follow(client, name, file, outputs, concurrency=concurrency, webhook=webhook)
+        code = send_and_report(client, name, file, outputs, concurrency=concurrency, webhook=webhook)
     raise typer.Exit(code)
 
 
@@ -523,7 +523,7 @@ def retry_batch(
     with open_client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
         begin = partial(client.retry_batch_errors, name)
-        code = follow_and_show(
+        code = follow_and_report(
             client, begin, Path(name), outputs, hint=_format_resume_hint(name, Path("FILE"))
         )
     raise typer.Exit(code)
@@ -576,7 +576,7 @@ def print_results(
 
 def _get_submission(client: PlainClient, result: Document) -> Document | None:
     """Return the submission of a line; None, with a note, if it was malformed or its bundle was deleted."""
-    found = stored_submission(client, result["attempt"]) if result["attempt"] else None
+    found = fetch_stored_submission(client, result["attempt"]) if result["attempt"] else None
     if found is None:
         print(f"assay: line {result['line']} can't be printed: its submission isn't stored", file=sys.stderr)
     return found

@@ -52,7 +52,7 @@ class CheckProject:
     root: Path
     tables: tuple[Mapping[str, Any], ...]
 
-    def find_table(self, path: Path) -> Mapping[str, Any] | None:
+    def find_file_table(self, path: Path) -> Mapping[str, Any] | None:
         """Return the table that applies to a file, or None if no table matches."""
         try:
             relative = path.relative_to(self.root).as_posix()
@@ -67,7 +67,7 @@ class CheckProject:
         """
         folders: set[Path] = set()
         for path in sorted(self.root.rglob("*")):
-            table = self.find_table(path) if path.is_file() and not path.is_symlink() else None
+            table = self.find_file_table(path) if path.is_file() and not path.is_symlink() else None
             if table is None or (submits_folder(table) and path.parent in folders):
                 continue
             folders.add(path.parent)
@@ -118,7 +118,7 @@ def _require_known_keys(path: Path, table: object) -> None:
         raise RequestError("project", f"{path}: [[file]] must be a table, not {table!r}")
     for key, value in table.items():
         if key not in KEYS:
-            message = f"{path}: [[file]]: unknown key {key}{did_you_mean.did_you_mean_hint(key, KEYS)}"
+            message = f"{path}: [[file]]: unknown key {key}{did_you_mean.format_did_you_mean_hint(key, KEYS)}"
             raise RequestError("project", f"{message}; known keys: {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]):
             message = f"{path}: [[file]]: {key} must be {TYPE_NAMES[KEYS[key]]}, not {value!r}"
@@ -192,11 +192,13 @@ def check(
     done: list[tuple[Document, SubmissionOrigin]] = []
     with open_client(context) as client:
         for path, project in _select_files(files):
-            table = project.find_table(path)
+            table = project.find_file_table(path)
             if table is None:
                 continue
             submission, found = build_submission(path, table)
-            origin = replace(found, paths={name: _relative_path(file) for name, file in found.paths.items()})
+            origin = replace(
+                found, paths={name: _to_relative_path(file) for name, file in found.paths.items()}
+            )
             attempt = submit_and_wait(client, submission, show_progress=False, origin=origin)
             done.append((attempt, origin))
             if not reports.uses_stdout:
@@ -229,7 +231,7 @@ def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, CheckProject]]:
                 "that contains match, kind and the kind's required keys",
             )
         for file in project.files() if path.is_dir() else (path,):
-            table = project.find_table(file)
+            table = project.find_file_table(file)
             if path.is_dir() and path not in file.parents:
                 continue
             if table is not None and submits_folder(table):
@@ -239,7 +241,7 @@ def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, CheckProject]]:
             yield file, project
 
 
-def _relative_path(path: str | Path) -> str:
+def _to_relative_path(path: str | Path) -> str:
     """Return a path relative to the current folder if it is inside, as code scanning requires."""
     try:
         return Path(path).relative_to(Path.cwd()).as_posix()
@@ -255,7 +257,7 @@ def _print_result(path: Path, attempt: Document, origin: SubmissionOrigin, *, ve
         screen = get_stdout()
         screen.lines(iter_report_lines(attempt, origin, width=screen.width))
     else:
-        get_stdout().print(build_line(f"{_relative_path(path)}: ") + build_verdict_line(attempt))
+        get_stdout().print(build_line(f"{_to_relative_path(path)}: ") + build_verdict_line(attempt))
 
 
 def _write_reports(

@@ -49,7 +49,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as a JSON object.")] = False,
 ) -> None:
     """Score model answers with hidden tests and print pass@k; rerun to resume after an interruption."""
-    chosen = _parse_k(k)
+    chosen = _parse_k_values(k)
     tasks = {problem.task_id: problem for problem in _read_problems(problems)}
     answers = list(_read_samples(samples, tasks))
     lines = [_build_submission_line(tasks[task], code, timeout) for task, code in answers]
@@ -67,7 +67,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     if as_json:
         print_json(figures)
     else:
-        _print_figures(figures)
+        _print_scores(figures)
     if any(row["lost"] for row in rows):
         raise typer.Exit(TROUBLE)
 
@@ -114,7 +114,7 @@ def _build_task_row(task: str, judged: Sequence[tuple[str | None, float]]) -> Do
     }
 
 
-def _print_figures(figures: Document) -> None:
+def _print_scores(figures: Document) -> None:
     heads = ("task", "samples", "passed", "mean score", "not judged")
     rows = [[str(row[name]) for name in row] for row in figures["tasks"]]
     print_table(get_stdout(), heads, rows)
@@ -126,7 +126,7 @@ def _print_figures(figures: Document) -> None:
         print(f"pass@{found['k']} {shown}")
 
 
-def _parse_k(text: str) -> list[int]:
+def _parse_k_values(text: str) -> list[int]:
     """Return the values of k on the command line. Raises: RequestError ``usage``."""
     parts = text.split(",")
     if not all(part.strip().isdigit() and int(part) > 0 for part in parts):

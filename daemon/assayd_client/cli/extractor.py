@@ -19,7 +19,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
-from assayd_client.applying import Applied, TreeWalk, parse_path_result
+from assayd_client.applying import PathResult, TreeWalk, parse_path_result
 from assayd_client.cli.library import Entry, find_entry
 from assayd_client.cli.options import FAILED, INTERRUPTED, Json, open_client
 from assayd_client.cli.terminal import (
@@ -96,14 +96,14 @@ class ResultsFile:
             for number, text in enumerate(file, 1):
                 if not text.endswith(b"\n"):
                     break
-                one = self._parse_earlier(number, text)
+                one = self._parse_earlier_line(number, text)
                 tally.add(one.path, one.result, one.reason, submitted=one.submitted)
                 end, last = end + len(text), one.path
         os.ftruncate(self._descriptor, end)
         os.lseek(self._descriptor, end, os.SEEK_SET)
         return last
 
-    def _parse_earlier(self, number: int, text: bytes) -> Applied:
+    def _parse_earlier_line(self, number: int, text: bytes) -> PathResult:
         try:
             document = json.loads(text)
             one, entry = parse_path_result(document), document["entry"]
@@ -117,7 +117,7 @@ class ResultsFile:
             raise RequestError("file.unreadable", message)
         return one
 
-    def write(self, results: Iterable[Applied]) -> None:
+    def write(self, results: Iterable[PathResult]) -> None:
         """Write results as complete lines. Raises: RequestError ``file.unwritable``."""
         if self._path is None:
             return

@@ -207,7 +207,7 @@ def distrust(
     ] = True,
 ) -> None:
     """Drain a node, mark its verdicts, and rerun them elsewhere; exits with status 1 if a result differs."""
-    from assayd_client.cli.attempts import render_diff
+    from assayd_client.cli.attempts import iter_replay_diff_lines
     from assayd_client.cli.options import to_api_time
     from assayd_client.cli.terminal import get_stdout
 
@@ -221,13 +221,13 @@ def distrust(
             print(f"List the marked attempts: assay list --node {name} --distrusted")
             return
         differ = 0
-        for again in _replay_marked(client, name):
-            get_stdout().lines(render_diff(again))
+        for again in _replay_marked_attempts(client, name):
+            get_stdout().lines(iter_replay_diff_lines(again))
             differ += again["replay_diff"] is None or not again["replay_diff"]["same"]
     raise typer.Exit(FAILED if differ else VALIDATED)
 
 
-def _replay_marked(client: PlainClient, node: str) -> Iterator[Document]:
+def _replay_marked_attempts(client: PlainClient, node: str) -> Iterator[Document]:
     """Replay each marked attempt of a node once, newest first, a few at a time; yield the replays."""
     from concurrent.futures import ThreadPoolExecutor
 

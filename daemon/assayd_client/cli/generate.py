@@ -39,7 +39,7 @@ from assayd_client.cli.submitting import (
     read_text_option,
 )
 from assayd_client.cli.terminal import plain, print_json, print_result
-from assayd_client.cli.texts import stored_submission, texts_of, write_texts
+from assayd_client.cli.texts import fetch_stored_submission, get_submission_texts, write_texts
 
 if TYPE_CHECKING:
     from assayd_client.cli.screens.wizard import Wizard
@@ -183,7 +183,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
     In a terminal, this command opens screens unless you pass --yes or --json.
     """
-    approved_as = _require_name(name, out) if yes else None
+    approved_as = _require_approval_name(name, out) if yes else None
     given = GenerateOptions(
         sample_paths=collect_sample_paths(sample_path, listed_paths, sample_tree, file or ()),
         files=file or (),
@@ -211,7 +211,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     request["context"] = read_context(kind, given)
     with PlainClient(daemon) as client:
         generation = wait_for_generation(client, client.generate(**request), tell=not as_json)
-        generation, submitted = _keep_result(client, generation, out, approved_as)
+        generation, submitted = _save_result(client, generation, out, approved_as)
         failure = find_failure(client, generation)
     if as_json:
         print_json({**generation, **_build_texts_document(submitted), **failure})
@@ -221,15 +221,15 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     raise typer.Exit(OF_OUTCOME.get(generation["outcome"], FAILED))
 
 
-def _keep_result(
+def _save_result(
     client: PlainClient, generation: Document, out: Path | None, approved_as: str | None
 ) -> tuple[Document, Document | None]:
     """Write and approve the validated submission; return the generation and the submission."""
     if generation["attempt_id"] is None or generation["outcome"] != "validated":
         return generation, None
-    submitted = stored_submission(client, client.attempt(generation["attempt_id"]))
+    submitted = fetch_stored_submission(client, client.attempt(generation["attempt_id"]))
     if submitted is not None and out is not None:
-        write_texts(texts_of(submitted), out)
+        write_texts(get_submission_texts(submitted), out)
     if submitted is not None and approved_as is not None:
         client.approve_generation(generation["id"], approved_as)
         generation = client.generation(generation["id"])
@@ -258,7 +258,7 @@ def review(
     daemon = get_selected_daemon(context)
     with PlainClient(daemon) as client:
         found = resolve_attempt_id(client, attempt)
-    raise typer.Exit(run_and_exit(Wizard(WizardSession(daemon, provider=provider), reviewed=found)))
+    raise typer.Exit(run_wizard_and_exit(Wizard(WizardSession(daemon, provider=provider), reviewed=found)))
 
 
 def is_on_terminal() -> bool:
@@ -273,12 +273,12 @@ def _run_screens(
     from assayd_client.cli.screens.wizard import Wizard
 
     session = WizardSession(daemon, provider=request["provider"])
-    return run_and_exit(
+    return run_wizard_and_exit(
         Wizard(session, asked=GenerationInput(**request), given=given, name=name, out=out), out
     )
 
 
-def run_and_exit(wizard: Wizard, out: Path | None = None) -> int:
+def run_wizard_and_exit(wizard: Wizard, out: Path | None = None) -> int:
     """Run the screens until they end, and return the exit code."""
     ended = wizard.run()
     if ended is None:
@@ -289,7 +289,7 @@ def run_and_exit(wizard: Wizard, out: Path | None = None) -> int:
     if ended.approved is not None:
         print(f"Approved: {ended.approved}")
         if out is not None and ended.outcome is not None and ended.outcome.submission is not None:
-            write_texts(texts_of(ended.outcome.submission), out)
+            write_texts(get_submission_texts(ended.outcome.submission), out)
             print(f"Written: {out}")
         else:
             print(f"Write it to a file: assay library export {ended.approved} --out FILE")
@@ -365,7 +365,7 @@ def describe_generation(generation: Document, submission: Document | None) -> It
     The code is included unless it is written to a file.
     """
     if submission is not None and generation["outcome"] == "validated":
-        for name, text in texts_of(submission).items():
+        for name, text in get_submission_texts(submission).items():
             yield from ([f"==> {plain(name)} <=="] if name else [])
             yield plain(text.rstrip("\n"))
     yield f"{generation['id']}  {plain(generation['kind'])} · {plain(generation['provider'])}"
@@ -427,11 +427,11 @@ def iter_next_steps(generation: Document, failure: Document) -> Iterator[str]:
 
 def _build_texts_document(submission: Document | None) -> Document:
     """Return the validated text as `code`, or several texts as `files` by name."""
-    texts = texts_of(submission) if submission is not None else {}
+    texts = get_submission_texts(submission) if submission is not None else {}
     return {"code": texts.pop("", None), "files": texts or None}
 
 
-def _require_name(name: str | None, out: Path | None) -> str:
+def _require_approval_name(name: str | None, out: Path | None) -> str:
     """Return the name for the approval before any request is sent to the daemon.
 
     Raises: RequestError ``library.name``.
@@ -460,7 +460,7 @@ def list_generations(
     with open_client(context) as client:
         page = client.generations(limit=limit)
     heads = ("id", "kind", "provider", "outcome", "answers", "started")
-    print_result(page, heads, map(_generation_row, page["generations"]), as_json=as_json)
+    print_result(page, heads, map(_build_generation_row, page["generations"]), as_json=as_json)
 
 
 @generation_app.command("show")
@@ -517,7 +517,7 @@ def cancel(context: typer.Context, generation_id: Id) -> None:
     print(f"Cancelling {found}")
 
 
-def _generation_row(generation: Document) -> tuple[str, ...]:
+def _build_generation_row(generation: Document) -> tuple[str, ...]:
     outcome = generation["outcome"] or generation["state"]
     answers = str(len(generation["attempts"]))
     return (

@@ -10,7 +10,7 @@ from assayd.errors import RequestError
 from assayd_client import Document, NotFound, PlainClient
 
 LAST = "last"
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 _WHOLE = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 # Shorter prefixes aren't looked up, because they would soon be ambiguous.
@@ -23,11 +23,11 @@ def resolve_attempt_id(client: PlainClient, said: str) -> str:
     Raises: NotFound; RequestError ``id.ambiguous``.
     """
     if said == LAST:
-        return _require_one("attempt", said, client.attempts(limit=1)["attempts"])
+        return _require_single_match("attempt", said, client.attempts(limit=1)["attempts"])
     if not _PREFIX.fullmatch(said.upper()):
         return _normalize_id(said)
-    found = client.attempts(id_prefix=said.upper(), limit=MOST_NAMED)["attempts"]
-    return _require_one("attempt", said, found)
+    found = client.attempts(id_prefix=said.upper(), limit=MAX_NAMED)["attempts"]
+    return _require_single_match("attempt", said, found)
 
 
 def resolve_repair_id(client: PlainClient, said: str) -> str:
@@ -85,9 +85,9 @@ def _find_by_prefix(noun: str, said: str, fetch: Callable[..., Document], key: s
     for each in iter_pages(fetch, key):
         if said == LAST or each["id"].startswith(said.upper()):
             found.append(each)
-        if found and (said == LAST or len(found) == MOST_NAMED):
+        if found and (said == LAST or len(found) == MAX_NAMED):
             break
-    return _require_one(noun, said, found)
+    return _require_single_match(noun, said, found)
 
 
 def _normalize_id(said: str) -> str:
@@ -106,7 +106,7 @@ def iter_pages(fetch: Callable[..., Document], key: str) -> Iterator[Document]:
             return
 
 
-def _require_one(noun: str, said: str, found: list[Document]) -> str:
+def _require_single_match(noun: str, said: str, found: list[Document]) -> str:
     if not found:
         message = f"no {noun} exists yet" if said == LAST else f"{noun} {said} doesn't exist"
         raise NotFound("not_found", message, status=404)

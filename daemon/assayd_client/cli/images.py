@@ -37,7 +37,7 @@ class ConfiguredEngine:
 
     def run_and_read_output(self, archive: Path) -> bytes:
         """Return the output of an image's program. Raises: EngineError."""
-        return asyncio.run(_run_printing(archive))
+        return asyncio.run(_run_and_capture_output(archive))
 
 
 async def _save_image(image: str, archive: Path) -> None:
@@ -57,17 +57,17 @@ async def _save_image(image: str, archive: Path) -> None:
         await engine.close()
 
 
-async def _run_printing(archive: Path) -> bytes:
+async def _run_and_capture_output(archive: Path) -> bytes:
     from assayd.sandbox.baseline import run_and_read_output
 
-    engine = await open_plain_engine()
+    engine = await open_engine_without_templates()
     try:
         return await run_and_read_output(engine, archive)
     finally:
         await engine.close()
 
 
-async def open_plain_engine() -> Engine:
+async def open_engine_without_templates() -> Engine:
     """Return the configured engine, which creates containers without templates."""
     from assayd.settings import load_settings
     from assayd.wiring.engine import choose_engine
@@ -85,15 +85,18 @@ def write_adoption_recipe(name: str, where: str, tag: str | None, cache: Path) -
 
     Raises: RequestError, ConfigError.
     """
-    from assayd.imaging.adopting import source_digest
-    from assayd.imaging.recipe import lock_path, recipe_path
+    from assayd.imaging.adopting import compute_source_digest
+    from assayd.imaging.recipe import get_lock_path, get_recipe_path
 
-    own, place = _own_recipe_folder(name), str(Path(where).resolve()) if Path(where).exists() else where
-    recipe, lock = recipe_path(own, name), lock_path(own, name)
-    _require_same(recipe, place, tag)
+    own, place = (
+        _get_operator_recipe_folder(name),
+        str(Path(where).resolve()) if Path(where).exists() else where,
+    )
+    recipe, lock = get_recipe_path(own, name), get_lock_path(own, name)
+    _require_same_recipe(recipe, place, tag)
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".adopting-", dir=cache) as work:
-        digest = source_digest(place, tag, Path(work), ConfiguredEngine())
+        digest = compute_source_digest(place, tag, Path(work), ConfiguredEngine())
     before = {path: path.read_bytes() if path.is_file() else None for path in (recipe, lock)}
     own.mkdir(parents=True, exist_ok=True)
     if before[recipe] is None:
@@ -107,13 +110,13 @@ def write_adoption_recipe(name: str, where: str, tag: str | None, cache: Path) -
         raise
 
 
-def _own_recipe_folder(name: str) -> Path:
+def _get_operator_recipe_folder(name: str) -> Path:
     """Return the folder that contains the operator's recipes. Raises: RequestError."""
     from assayd.imaging.recipe import is_image_name
-    from assayd.package_data import shared_path
+    from assayd.package_data import get_shared_data_path
     from assayd.settings import load_settings
 
-    if not is_image_name(name) or (shared_path("images") / name).is_dir():
+    if not is_image_name(name) or (get_shared_data_path("images") / name).is_dir():
         message = (
             f"{name!r} isn't a valid name for an adopted image: use a-z, 0-9, _ and -, but not a shipped "
             "image's name"
@@ -122,7 +125,7 @@ def _own_recipe_folder(name: str) -> Path:
     return load_settings().images.recipes_dir
 
 
-def _require_same(recipe: Path, where: str, tag: str | None) -> None:
+def _require_same_recipe(recipe: Path, where: str, tag: str | None) -> None:
     from assayd.imaging.recipe import read_recipe_table
 
     if not recipe.is_file():
@@ -161,7 +164,7 @@ def build_images(
     wanted = names or [recipe.name for recipe in found.load_all() if not recipe.on_demand]
     if repair:
         on_demand = () if names else [recipe.name for recipe in found.load_all() if recipe.on_demand]
-        wanted = asyncio.run(_find_broken(wanted, on_demand))
+        wanted = asyncio.run(_find_unusable_images(wanted, on_demand))
     for name in wanted:
         facts = _build_and_load(found.load(name), found, folder, library)
         print(f"{facts.name}\t{facts.digest}\t{facts.size_bytes}")
@@ -175,21 +178,23 @@ def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | Non
     folder = cache or _get_cache_folder()
     with write_adoption_recipe(name, where, tag, folder) as digest:
         build_images([name], folder)
-    _audit_adoption(name, digest, where)
+    _record_adoption(name, digest, where)
 
 
-def _audit_adoption(name: str, digest: str, where: str) -> None:
+def _record_adoption(name: str, digest: str, where: str) -> None:
     """Record an adoption in the daemon's audit log.
 
     A failure causes only a warning, because the image is already usable.
     """
-    from assayd.audit import FOLDER, add_line
+    from assayd.audit import FOLDER, append_audit_line
     from assayd.settings import load_settings
 
     folder = load_settings().state_dir / FOLDER
     actor: dict[str, object] = {"uid": os.getuid(), "pid": os.getpid()}
     try:
-        added = add_line(folder, "image.adopted", actor=actor, subject=name, digest=digest, source=where)
+        added = append_audit_line(
+            folder, "image.adopted", actor=actor, subject=name, digest=digest, source=where
+        )
         reason = "" if added else "no daemon writes one there"
     except OSError as problem:
         reason = problem.strerror or type(problem).__name__
@@ -197,7 +202,7 @@ def _audit_adoption(name: str, digest: str, where: str) -> None:
         _print_progress(f"the adoption isn't in the audit log {folder}: {reason}")
 
 
-def lock_image(name: str) -> None:
+def lock_recipe(name: str) -> None:
     """Let pip select the wheels for an operator's recipe, and write the recipe's lock file."""
     from assayd.imaging.wheels import lock_wheels
 
@@ -225,9 +230,9 @@ def list_images() -> list[list[str]]:
 
 def build_sbom(name: str) -> bytes:
     """Return the CycloneDX document of an image in the engine. Raises: EngineError."""
-    from assayd.imaging.sbom import MOST_BYTES, SBOM_FILE
+    from assayd.imaging.sbom import MAX_BYTES, SBOM_FILE
 
-    return asyncio.run(_read_image_file(f"assayd/{name}", SBOM_FILE, MOST_BYTES))
+    return asyncio.run(_read_image_file(f"assayd/{name}", SBOM_FILE, MAX_BYTES))
 
 
 async def _read_image_file(image: str, path: str, most_bytes: int) -> bytes:
@@ -238,7 +243,7 @@ async def _read_image_file(image: str, path: str, most_bytes: int) -> bytes:
         await engine.close()
 
 
-def remove_unused(*, dry_run: bool) -> list[list[str]]:
+def remove_unused_images(*, dry_run: bool) -> list[list[str]]:
     """Remove images that no kind or profile uses, and return name, size and action for each image."""
     unused = [one for one in asyncio.run(_list_images()) if not _find_users(one.name.removeprefix(PREFIX))]
     if dry_run:
@@ -315,12 +320,12 @@ def load_recipes(shipped: Path | None = None) -> RecipeFolders:
     """Return the shipped recipes and the operator's recipes."""
     from assayd.imaging import RecipeFolders
     from assayd.kinds import registry
-    from assayd.package_data import shared_path
+    from assayd.package_data import get_shared_data_path
     from assayd.settings import load_settings
 
     settings = load_settings()
     packaged = registry.find_data_folders(settings.validators, "images")
-    return RecipeFolders(shipped or shared_path("images"), settings.images.recipes_dir, packaged)
+    return RecipeFolders(shipped or get_shared_data_path("images"), settings.images.recipes_dir, packaged)
 
 
 def _build_and_load(recipe: Recipe, recipes: RecipeFolders, cache: Path, library: Path | None) -> ImageFacts:
@@ -342,7 +347,7 @@ def _build_and_load(recipe: Recipe, recipes: RecipeFolders, cache: Path, library
             library=library,
             machine=machine,
         )
-        return asyncio.run(_load_if_new(recipe.name, archive))
+        return asyncio.run(_load_image_if_new(recipe.name, archive))
 
     facts = build_and_load()
     if not facts.name.endswith(f":{UNMEASURED}"):
@@ -356,7 +361,7 @@ def _build_and_load(recipe: Recipe, recipes: RecipeFolders, cache: Path, library
     return build_and_load()
 
 
-async def _find_broken(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
+async def _find_unusable_images(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
     """Return the images that are unusable now.
 
     Of the images in `if_built`, only those that have been built are considered.
@@ -383,20 +388,20 @@ async def _find_broken(names: Sequence[str], if_built: Sequence[str]) -> list[st
 async def _measure_baseline(facts: ImageFacts, preload: Sequence[str]) -> int:
     from assayd.sandbox.baseline import measure_baseline_mb
 
-    engine = await open_plain_engine()  # a clone shares its template's files
+    engine = await open_engine_without_templates()  # a clone shares its template's files
     try:
         return await measure_baseline_mb(engine, facts, tuple(preload))
     finally:
         await engine.close()
 
 
-async def _load_if_new(name: str, archive: Path) -> ImageFacts:
-    from assayd.imaging import image_id
+async def _load_image_if_new(name: str, archive: Path) -> ImageFacts:
+    from assayd.imaging import read_image_id
 
     engine = await _open_engine()
     try:
         present = await _find_image(engine, name)
-        if present is not None and present.digest == image_id(archive):
+        if present is not None and present.digest == read_image_id(archive):
             return present
         return await engine.load_image(archive)
     finally:

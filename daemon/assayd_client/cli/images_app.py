@@ -67,9 +67,9 @@ def lock(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of your recipe.")],
 ) -> None:
     """Resolve a recipe's python_packages, and write a lock file of wheels and hashes next to the recipe."""
-    from assayd_client.cli.images import lock_image
+    from assayd_client.cli.images import lock_recipe
 
-    lock_image(name)
+    lock_recipe(name)
 
 
 @images_app.command("list")
@@ -98,7 +98,7 @@ def collect_garbage(
     ] = False,
 ) -> None:
     """Remove unused images that no kind or profile references."""
-    from assayd_client.cli.images import remove_unused
+    from assayd_client.cli.images import remove_unused_images
     from assayd_client.cli.terminal import get_stdout, print_table
 
-    print_table(get_stdout(), ("image", "freed", ""), remove_unused(dry_run=dry_run))
+    print_table(get_stdout(), ("image", "freed", ""), remove_unused_images(dry_run=dry_run))

@@ -39,9 +39,9 @@ class AttemptView:
 
         Raises: RequestError ``usage``, if the attempt has no bundle.
         """
-        from assayd_client.cli.texts import stored_submission
+        from assayd_client.cli.texts import fetch_stored_submission
 
-        found = stored_submission(self.client, self.attempt)
+        found = fetch_stored_submission(self.client, self.attempt)
         if found is None:
             raise RequestError("usage", f"{self.attempt['id']} has no bundle, so this form cannot be shown")
         return found
@@ -57,8 +57,8 @@ def find_kind(kind: str) -> Kind:
     Raises: RequestError ``kind.unknown``; ConfigError, if the settings or a validator can't be used.
     """
     if kind in registry.list_own_kinds():
-        return registry.load_own(kind)
-    return registry.find_validator(kind, (kind,) if kind in registry.list_offered_kinds() else ())
+        return registry.load_own_validator(kind)
+    return registry.find_validator(kind, (kind,) if kind in registry.list_external_kinds() else ())
 
 
 def get_files_reader(kind: str) -> FromFiles:
@@ -103,7 +103,7 @@ def get_command_line(kind: str) -> KindCommandLine:
     return registry.load_command_line(kind, (kind,))
 
 
-def get_form(kind: str, name: str) -> Form:
+def get_form_printer(kind: str, name: str) -> Form:
     """Return the function that prints a kind's attempts in a particular form.
 
     Raises: RequestError ``usage`` for an unknown form.

@@ -12,7 +12,7 @@ from assayd_client import Document, PlainClient
 from assayd_client.cli.ids import resolve_attempt_id as find_attempt
 from assayd_client.cli.options import Json, open_client
 from assayd_client.cli.terminal import plain, print_json, print_result, shorten
-from assayd_client.cli.texts import texts_of, write_texts
+from assayd_client.cli.texts import get_submission_texts, write_texts
 
 library_app = typer.Typer(help="Approve validated attempts, and fetch them by name.", no_args_is_help=True)
 
@@ -102,7 +102,7 @@ def show(context: typer.Context, entry: Entry, as_json: Json = False) -> None:
         print(f"Request: {plain(found['intent'])}")
     print(f"Approved: {found['approved_at']} by {found['approved_by']}")
     print(f"Attempts: {' > '.join(found['chain'])}")
-    for name, text in texts_of(found["submission"]).items():
+    for name, text in get_submission_texts(found["submission"]).items():
         print(f"\n==> {plain(name)} <==" if name else "")
         print(plain(text.rstrip("\n")))
 
@@ -121,7 +121,7 @@ def export(
     """Write an entry's contents to a file or a folder."""
     with open_client(context) as client:
         found = find_entry(client, entry)
-    write_texts(texts_of(found["submission"]), out)
+    write_texts(get_submission_texts(found["submission"]), out)
     print(f"{found['name']}@{found['version']} is in {out}")
 
 
@@ -160,7 +160,7 @@ def diff(
     ] = None,
 ) -> None:
     """Compare two versions of an entry; by default, an entry with its previous version."""
-    from assayd.documents import submission_diff
+    from assayd.documents import build_submission_diff
 
     with open_client(context) as client:
         new = find_entry(client, before if after is None else after)
@@ -169,7 +169,7 @@ def diff(
                 "library.no_earlier", f"{new['name']}@1 is the first version, so there is nothing to compare"
             )
         old = find_entry(client, f"{new['name']}@{new['version'] - 1}" if after is None else before)
-    print(plain(submission_diff(old["submission"]["payload"], new["submission"]["payload"])), end="")
+    print(plain(build_submission_diff(old["submission"]["payload"], new["submission"]["payload"])), end="")
 
 
 def _print_entries(page: Document, *, as_json: bool) -> None:

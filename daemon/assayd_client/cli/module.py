@@ -42,7 +42,7 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
     from assayd_client.cli.validate import print_attempt
 
     candidate = module_tree.read_candidate(folder)
-    allowed = module_tree.Allowed(new_category=new_category, downgrade=allow_downgrade)
+    allowed = module_tree.InstallPermissions(new_category=new_category, downgrade=allow_downgrade)
     module_tree.check(tree, candidate, allowed)
     with open_client(context) as client:
         submission = {"kind": "module", "policy": policy, "payload": candidate.payload}
@@ -93,13 +93,15 @@ def verify(
 
     found = module_tree.installed_modules(tree, attestations=key is not None)
     if key is not None:
-        found = _add_attestations(found, key)
+        found = _add_attestation_problems(found, key)
     _print_modules(found, as_json=as_json)
     if any(each.problems for each in found):
         raise typer.Exit(FAILED)
 
 
-def _add_attestations(found: Sequence[module_tree.Installed], key: Path) -> list[module_tree.Installed]:
+def _add_attestation_problems(
+    found: Sequence[module_tree.InstalledModule], key: Path
+) -> list[module_tree.InstalledModule]:
     """Return the modules after adding the problems of their attestations."""
     from dataclasses import replace
 
@@ -108,7 +110,7 @@ def _add_attestations(found: Sequence[module_tree.Installed], key: Path) -> list
     keys = read_public_keys(key)
     from assayd_attestation.verifying import MismatchError, verify_submission
 
-    def problem(each: module_tree.Installed) -> str | None:
+    def problem(each: module_tree.InstalledModule) -> str | None:
         if not each.input_digest:
             return None
         if each.attestation is None:
@@ -122,7 +124,7 @@ def _add_attestations(found: Sequence[module_tree.Installed], key: Path) -> list
     return [replace(each, problems=(*each.problems, *filter(None, [problem(each)]))) for each in found]
 
 
-def _print_modules(found: Sequence[module_tree.Installed], *, as_json: bool) -> None:
+def _print_modules(found: Sequence[module_tree.InstalledModule], *, as_json: bool) -> None:
     from assayd_client.cli.terminal import get_stdout, plain, print_json, print_table
 
     if as_json:

@@ -31,7 +31,7 @@ MAPPED = bytes(10) + b"\xff\xff"
 """Before an IPv4 address that a socket of IPv6 has connected to."""
 
 
-def configure_server(application: Any, **more: Any) -> uvicorn.Config:
+def build_server_config(application: Any, **more: Any) -> uvicorn.Config:
     """Return the configuration of a quiet server of HTTP requests; `more` contains further options."""
     return uvicorn.Config(
         application,
@@ -45,7 +45,7 @@ def configure_server(application: Any, **more: Any) -> uvicorn.Config:
     )
 
 
-class OwnUserH11(H11Protocol):
+class SameUserHttpProtocol(H11Protocol):
     """A uvicorn protocol that accepts only connections of the same user, and limits headers.
 
     This class uses h11, because uvicorn's other protocol requires a package that the client doesn't need
@@ -121,13 +121,13 @@ def find_uid_in_tables(local: Address, remote: Address) -> int | None:
     """Return the user of an established connection from the kernel's tables, or None."""
     for table in TABLES:
         if table.exists():
-            uid = parse_uid(table.read_text(encoding="ascii"), local, remote)
+            uid = parse_connection_uid(table.read_text(encoding="ascii"), local, remote)
             if uid is not None:
                 return uid
     return None
 
 
-def parse_uid(table: str, local: Address, remote: Address) -> int | None:
+def parse_connection_uid(table: str, local: Address, remote: Address) -> int | None:
     """Return the user of the connection from `local` to `remote` in a table of the kernel, or None."""
     for ends in zip(_format_address(local), _format_address(remote), strict=True):
         _, found, rest = table.partition(f": {' '.join(ends)} {ESTABLISHED} ")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CODE = "policy.file"
 
 
-def check_on_daemon(client: PlainClient, file: Path | None) -> Sequence[Document]:
+def check_policies_on_daemon(client: PlainClient, file: Path | None) -> Sequence[Document]:
     """Return the effective profile of a file, or all of the daemon's profiles without a file.
 
     The file is checked together with the daemon's profiles.
@@ -43,7 +43,7 @@ def check_on_daemon(client: PlainClient, file: Path | None) -> Sequence[Document
     return [answer["policy"]]
 
 
-def check_locally(file: Path | None) -> Sequence[Document]:
+def check_policies_locally(file: Path | None) -> Sequence[Document]:
     """Check profiles without a daemon, based on the settings and profiles of this host.
 
     Raises: ConfigError ``policy.file``, with all problems.
@@ -57,17 +57,17 @@ def check_locally(file: Path | None) -> Sequence[Document]:
     return [describe_policy(policy, egress=policies.egress) for policy in found]
 
 
-def iter_remarks(policy: Document) -> Iterator[str]:
+def iter_policy_notes(policy: Document) -> Iterator[str]:
     """Return notes for a profile's author about clamped values, refused values, and allowlists."""
     for clamp in policy["clamped"]:
         asked, given = clamp["requested"], clamp["effective"]
         yield f"{policy['name']}: {clamp['field']} = {asked:g} is clamped to {given:g} by the bounds"
     if not policy["enforceable"]:
         yield f"{policy['name']}: every submission is refused: {policy['unenforceable_reason']}"
-    yield from _iter_allowlist_lines(policy["name"], parse_network(policy))
+    yield from _iter_allowlist_lines(policy["name"], parse_network_policy(policy))
 
 
-def parse_network(policy: Document) -> NetworkPolicy:
+def parse_network_policy(policy: Document) -> NetworkPolicy:
     """Return the network rules in a profile document."""
     from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 
@@ -128,7 +128,7 @@ def explain_access(policy: Document, url: str, method: str) -> tuple[bool, str]:
 
     profile = policy["name"]
     target = _parse_target(url, method)
-    decision = decide_access(parse_network(policy), AccessRequest(target=target))
+    decision = decide_access(parse_network_policy(policy), AccessRequest(target=target))
     if decision.allowed and not policy["enforceable"]:
         return False, f"{profile} refuses every submission: {policy['unenforceable_reason']}."
     if decision.allowed:
@@ -191,10 +191,10 @@ def check_policy(
     """Check one or all profiles; print problems with their line numbers, or clamps and network rules."""
     try:
         if local:
-            policies = check_locally(file)
+            policies = check_policies_locally(file)
         else:
             with open_client(context) as client:
-                policies = check_on_daemon(client, file)
+                policies = check_policies_on_daemon(client, file)
     except ConfigError as error:
         if error.code != CODE:
             raise
@@ -202,7 +202,7 @@ def check_policy(
         raise typer.Exit(FAILED) from error
     print(f"{file or 'all profiles'}: valid")
     for policy in policies:
-        for remark in iter_remarks(policy):
+        for remark in iter_policy_notes(policy):
             print(plain(remark))
 
 

@@ -20,7 +20,7 @@ from assayd_client.cli.options import CANCELLED, FAILED, VALIDATED, Json, open_c
 from assayd_client.cli.patience import cancel_on_interrupt
 from assayd_client.cli.terminal import build_line, get_stdout, print_json, print_result, shorten
 from assayd_client.cli.texts import edited as edit_texts
-from assayd_client.cli.texts import stored_submission, texts_of
+from assayd_client.cli.texts import fetch_stored_submission, get_submission_texts
 
 LINE_CHARS = 200
 NUMBERED = re.compile(r"\d+\. ")
@@ -181,7 +181,7 @@ def stats(context: typer.Context, as_json: Json = False) -> None:
     """Print repair statistics by kind and provider: counts, times, and the share fixed on the first try."""
     with open_client(context) as client:
         found = list(iter_pages(client.repairs, "repairs"))
-    table = compute_statistics(found)
+    table = compute_repair_statistics(found)
     rows = [[_format_cell(row[name]) for name in STATISTICS] for row in table]
     print_result({"repairs": table}, STATISTICS, rows, as_json=as_json)
 
@@ -204,7 +204,7 @@ STATISTICS = (
 failure to the attempt that was validated."""
 
 
-def compute_statistics(repairs: Sequence[Document]) -> list[Document]:
+def compute_repair_statistics(repairs: Sequence[Document]) -> list[Document]:
     """Return counts of finished repairs by kind and provider, and in total. Source: docs/repair.md."""
     groups: dict[tuple[str, str], list[Document]] = {}
     for repair in repairs:
@@ -287,8 +287,8 @@ def edit_submission(client: PlainClient, attempt_id: str) -> str:
 
     Raises: RequestError, if the submission has no code or nothing was changed.
     """
-    submission = stored_submission(client, client.attempt(attempt_id))
-    code = texts_of(submission).get("") if submission is not None else None
+    submission = fetch_stored_submission(client, client.attempt(attempt_id))
+    code = get_submission_texts(submission).get("") if submission is not None else None
     if code is None:
         raise RequestError(
             "repair.no_code",

@@ -17,9 +17,9 @@ from assayd_client.cli.terminal import (
     WIDTH_WHEN_PIPED,
     StyledLine,
     build_line,
-    display_width,
     format_count,
     format_duration,
+    measure_display_width,
     plain,
     shorten,
 )
@@ -43,7 +43,7 @@ class SubmissionOrigin:
 
     def locate_finding(self, finding: Document) -> tuple[str | None, int | None]:
         """Return the file and the line of a finding, each of which can be None."""
-        name, number = self._submitted_name(finding), finding["line"]
+        name, number = self._get_submitted_name(finding), finding["line"]
         if name is None:
             return finding["file"], number
         return self.paths[name], _locate_line(self.texts[name], number, finding["snippet"])
@@ -54,7 +54,7 @@ class SubmissionOrigin:
         If the report truncates the first line, it is completed from the source.
         """
         first, *others = (finding["snippet"] or "").rstrip("\n").split("\n")
-        name = self._submitted_name(finding)
+        name = self._get_submitted_name(finding)
         if (
             name is not None
             and (number := self.locate_finding(finding)[1]) is not None
@@ -63,7 +63,7 @@ class SubmissionOrigin:
             first = _split_source_lines(self.texts[name])[number - 1]
         return [first.removesuffix("\r"), *others]
 
-    def _submitted_name(self, finding: Document) -> str | None:
+    def _get_submitted_name(self, finding: Document) -> str | None:
         """Return the submitted name of the file to which a finding refers, or None."""
         file = finding["file"]
         if file is None:
@@ -141,7 +141,7 @@ def crop_line(source: str, column: int | None, room: int) -> tuple[str, str]:
         room: the width of the terminal in columns.
     """
     shown = _to_displayed_characters(source)
-    widths = [display_width(each) for each in shown]
+    widths = [measure_display_width(each) for each in shown]
     begin = end = 0
     marked = column is not None and 0 < column <= len(source) + 1
     if column is not None and marked:
@@ -163,7 +163,7 @@ def _to_displayed_characters(source: str) -> list[str]:
     for character in source:
         piece = " " * (TAB - at % TAB) if character == "\t" else plain(character)
         shown.append(piece)
-        at += display_width(piece)
+        at += measure_display_width(piece)
     return shown
 
 
@@ -231,7 +231,7 @@ def iter_report_lines(
     if attempt.get("intent"):
         yield build_line(f"Request: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
-        yield from render_stages(report["stages"])
+        yield from iter_stage_lines(report["stages"])
     if not verdict_last:
         yield build_verdict_line(attempt)
     if attempt["error"] is not None:
@@ -249,19 +249,19 @@ def _iter_detail_lines(
 ) -> Iterator[StyledLine]:
     report = attempt["report"]
     if report is not None:
-        yield from render_findings(report["findings"], origin, width)
+        yield from iter_finding_lines(report["findings"], origin, width)
         yield from _iter_case_lines(report["runtime_results"], attempt["kind"])
     if attempt["execution"] is not None:
         yield from _iter_output_lines(attempt["execution"], attempt["id"])
         yield from _iter_execution_lines(attempt["execution"])
     if report is None and attempt["verdict"] in {"validated", "failed"}:
-        yield build_line((_explain_no_report(attempt), "yellow"), hang=2)
+        yield build_line((_explain_missing_report(attempt), "yellow"), hang=2)
     elif attempt["bundle"] is not None:
         yield build_line("")
         yield build_line((f"Bundle: {describe_files_location(attempt)}", "dim"), hang=None)
 
 
-def _explain_no_report(attempt: Document) -> str:
+def _explain_missing_report(attempt: Document) -> str:
     """Return the reason why an attempt that has a verdict doesn't have a report."""
     if attempt["bundle"] is None:
         return "Its bundle (report, output, files) was deleted to free disk space; the verdict remains."
@@ -280,7 +280,7 @@ def describe_files_location(attempt: Document) -> str:
     return f"assay artifacts {attempt['id']} --extract DIR"
 
 
-def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
+def iter_stage_lines(stages: Sequence[Document]) -> Iterator[StyledLine]:
     """Yield one line for each stage, indented as a tree."""
     width = max((len(stage["name"]) for stage in stages), default=0)
     for stage in stages:
@@ -338,7 +338,7 @@ def _format_score(report: Document) -> str:
     return "" if score is None else f"; score {score:.3g}, {plain(report['integrity'])}"
 
 
-def render_findings(
+def iter_finding_lines(
     findings: Sequence[Document], origin: SubmissionOrigin, width: int | None
 ) -> Iterator[StyledLine]:
     """Yield the lines of findings with their locations.
@@ -353,7 +353,7 @@ def render_findings(
         head = f"{finding['severity']}[{plain(finding['rule'])}]"
         yield build_line((head, f"bold {style}"), f" {plain(finding['message'])}", hang=2)
         yield from _iter_excerpt_lines(finding, origin, style, width)
-        if others := _describe_other_places(group, origin):
+        if others := _describe_other_locations(group, origin):
             yield build_line((f"   = also: {others}", "dim"), hang=11)
         if finding["suggestion"]:
             yield build_line(("   = fix: ", "cyan"), plain(finding["suggestion"]), hang=10)
@@ -374,7 +374,7 @@ def _group_findings(findings: Sequence[Document]) -> list[list[Document]]:
     return list(groups.values())
 
 
-def _describe_other_places(group: Sequence[Document], origin: SubmissionOrigin) -> str:
+def _describe_other_locations(group: Sequence[Document], origin: SubmissionOrigin) -> str:
     """Describe the other locations of a group by their lines, or by the number of those without lines."""
     first, *others = group
     numbers = {origin.place(one)[1] for one in others} - {origin.place(first)[1]}
@@ -463,7 +463,9 @@ def _shorten_name(name: str, cases: Sequence[Document]) -> str:
 def _build_result_line(case: Document, kind: str) -> StyledLine:
     if case["status"] == "passed":
         has_result = get_command_line(kind).cases_have_results
-        return build_line(shorten(_render_brief(restore_field_order(case)), 100) if has_result else "passed")
+        return build_line(
+            shorten(_render_compact_json(restore_field_order(case)), 100) if has_result else "passed"
+        )
     if case["status"] == "skipped":
         return build_line((shorten(plain(case["message"] or "never started"), 100), "dim"))
     error = f"{case['error_type']}: " if case["error_type"] else ""
@@ -479,24 +481,24 @@ def restore_field_order(case: Document) -> object:
     return case["result"] if text is None else json.loads(text)
 
 
-def _render_brief(value: object) -> str:
+def _render_compact_json(value: object) -> str:
     """Return JSON with unquoted keys, for display only."""
     if isinstance(value, dict) and value.get("$py") in TABLES and isinstance(value.get("type"), str):
         return f"{value['$py']} ({value['type']})"
     if isinstance(value, dict):
         members = (
-            f"{key if key.isidentifier() else json.dumps(key)}: {_render_brief(v)}"
+            f"{key if key.isidentifier() else json.dumps(key)}: {_render_compact_json(v)}"
             for key, v in value.items()
         )
         return "{" + ", ".join(members) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_render_brief, value)) + "]"
+        return "[" + ", ".join(map(_render_compact_json, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
 def _iter_execution_lines(execution: Document) -> Iterator[StyledLine]:
     evidence = "".join(
-        f", {key} {_render_brief(value)}" for key, value in sorted(execution["cause_evidence"].items())
+        f", {key} {_render_compact_json(value)}" for key, value in sorted(execution["cause_evidence"].items())
     )
     yield build_line("")
     start = "warm" if execution["container"]["warm"] else "cold"

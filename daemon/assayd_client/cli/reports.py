@@ -80,7 +80,7 @@ def _iter_outcome_elements(result: Document) -> Iterator[str]:
     tag = "failure" if verdict == "failed" else "error"
     said = ((each, each["message"].replace("\n", "\n    ")) for each in findings)
     text = "\n".join(f"{each['rule']} line {each['line']}: {message}" for each, message in said)
-    yield f"<{tag} type={_quote(kind)} message={_quote(first)}>{escape(_replace_illegal(text))}</{tag}>"
+    yield f"<{tag} type={_quote(kind)} message={_quote(first)}>{escape(_replace_illegal_characters(text))}</{tag}>"
 
 
 class SarifWriter:
@@ -182,10 +182,10 @@ def _build_sarif_result(uri: str, result: Document, rule: str, level: str, messa
 
 
 def _quote(value: object) -> str:
-    return quoteattr(_replace_illegal(str(value)))
+    return quoteattr(_replace_illegal_characters(str(value)))
 
 
-def _replace_illegal(text: str) -> str:
+def _replace_illegal_characters(text: str) -> str:
     return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

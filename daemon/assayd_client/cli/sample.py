@@ -94,7 +94,7 @@ class SampleSpan:
         return now - before if now >= before else now
 
 
-def build_span(now: MetricsSample, before: MetricsSample | None, up_s: float) -> SampleSpan:
+def build_sample_span(now: MetricsSample, before: MetricsSample | None, up_s: float) -> SampleSpan:
     """Return the period between two samples, or since the start `up_s` seconds ago."""
     if before is None:
         return SampleSpan(now=now, before=MetricsSample(taken_s=0.0), seconds=max(up_s, 1.0))

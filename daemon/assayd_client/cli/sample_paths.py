@@ -23,7 +23,7 @@ PER_SHAPE = 3
 """Paths of one shape that are chosen from a folder."""
 MOST_CHOSEN = 50
 """Paths that are chosen from a folder, however many shapes it has."""
-MOST_BYTES = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 """Size of a file that lists paths."""
 
 SamplePath = Annotated[
@@ -68,8 +68,8 @@ def collect_sample_paths(
         )
     paths = [*(named or ()), *(() if listed is None else read_lines(listed))]
     if tree is not None:
-        groups = group_tree(tree)
-        chosen = list(choose_paths(groups))
+        groups = group_files_by_shape(tree)
+        chosen = list(select_sample_paths(groups))
         _print_selection(tree, groups, chosen)
         paths += chosen
     return tuple(dict.fromkeys(paths))
@@ -80,10 +80,10 @@ def read_lines(file: Path) -> list[str]:
     source = "standard input" if file == Path("-") else str(file)
     try:
         if file == Path("-"):
-            content = sys.stdin.buffer.read(MOST_BYTES + 1)
+            content = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with file.open("rb") as opened:
-                content = opened.read(MOST_BYTES + 1)
+                content = opened.read(MAX_BYTES + 1)
         text = content.decode("utf-8")
     except OSError as error:
         raise RequestError("file.unreadable", f"--sample-paths: {source}: {error.strerror}") from error
@@ -91,13 +91,13 @@ def read_lines(file: Path) -> list[str]:
         raise RequestError("file.unreadable", f"--sample-paths: {source} isn't valid UTF-8") from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     paths = [line for line in lines if line]
-    if len(content) > MOST_BYTES or not paths:
+    if len(content) > MAX_BYTES or not paths:
         fault = "larger than 16 MiB" if paths else "empty"
         raise RequestError("usage", f"--sample-paths: {source} is {fault}; write one path per line")
     return paths
 
 
-def group_tree(tree: Path) -> dict[str, ShapeGroup]:
+def group_files_by_shape(tree: Path) -> dict[str, ShapeGroup]:
     """Group the files below a folder by shape, the largest group first, ignoring symbolic links.
 
     Raises: RequestError ``usage``, if the folder has no file whose path can be submitted.
@@ -116,7 +116,7 @@ def group_tree(tree: Path) -> dict[str, ShapeGroup]:
     return dict(sorted(groups.items(), key=lambda item: (-item[1].count, item[0])))
 
 
-def choose_paths(groups: Mapping[str, ShapeGroup]) -> Iterator[str]:
+def select_sample_paths(groups: Mapping[str, ShapeGroup]) -> Iterator[str]:
     """Yield at most `MOST_CHOSEN` paths.
 
     Every shape is represented by one path before any shape is represented by a second path.

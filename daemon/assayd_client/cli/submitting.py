@@ -16,7 +16,7 @@ from assayd_client import DaemonUnreachable, Document, NotFound, PlainClient, Re
 from assayd_client.cli.kinds import get_command_line
 from assayd_client.cli.listing import FILE_LABEL
 from assayd_client.cli.patience import cancel_on_interrupt
-from assayd_client.cli.report import UNKNOWN, SubmissionOrigin, render_stages
+from assayd_client.cli.report import UNKNOWN, SubmissionOrigin, iter_stage_lines
 from assayd_client.cli.terminal import StyledLine, TerminalOutput, build_line, format_count, get_stderr, plain
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
@@ -68,7 +68,7 @@ class ProgressView:
 
     def lines(self) -> Iterator[StyledLine]:
         """Return the lines to show, with stages, the current action, and the code's last output."""
-        yield from render_stages(self._stages)
+        yield from iter_stage_lines(self._stages)
         yield build_line(("▸ ", "cyan"), self._current_activity())
         printed = [each for each in self._printed if each][-MOST_PRINTED:]
         yield from (build_line(("  │ ", "dim"), plain(each.expandtabs(8))) for each in printed)
@@ -177,13 +177,15 @@ def _fetch_kind(client: PlainClient, kind: str) -> Document:
 
     Raises: RequestError ``kind.unknown``, with the list of kinds.
     """
-    from assayd.kinds.registry import unknown_kind_message
+    from assayd.kinds.registry import format_unknown_kind_message
 
     try:
         found: Document = client.kind(kind)
     except NotFound as missing:
         known = [each["kind"] for each in client.kinds()["kinds"]]
-        raise RequestError("kind.unknown", unknown_kind_message(kind, known), field="kind") from missing
+        raise RequestError(
+            "kind.unknown", format_unknown_kind_message(kind, known), field="kind"
+        ) from missing
     return found
 
 

@@ -118,12 +118,12 @@ class TerminalOutput:
 
 def get_stdout() -> TerminalOutput:
     """Return the output for results."""
-    return _create_screen(sys.stdout)
+    return _create_terminal_output(sys.stdout)
 
 
 def get_stderr() -> TerminalOutput:
     """Return the output for progress and notes."""
-    return _create_screen(sys.stderr)
+    return _create_terminal_output(sys.stderr)
 
 
 def to_ascii(text: str) -> str:
@@ -138,9 +138,9 @@ def can_show_unicode(environ: Mapping[str, str] = os.environ, encoding: str | No
     return said not in {"C", "POSIX"} and (encoding or "").lower().replace("-", "").startswith("utf")
 
 
-def display_width(text: str) -> int:
+def measure_display_width(text: str) -> int:
     """Return the width of a string on a display, in columns."""
-    return len(text) if text.isascii() else sum(map(_character_width, text))
+    return len(text) if text.isascii() else sum(map(_get_character_width, text))
 
 
 def wrap_text(text: str, width: int) -> list[str]:
@@ -148,16 +148,16 @@ def wrap_text(text: str, width: int) -> list[str]:
     return [row.plain.rstrip() for row in _split_rows(build_line(text), width)]
 
 
-def _create_screen(file: TextIO) -> TerminalOutput:
+def _create_terminal_output(file: TextIO) -> TerminalOutput:
     terminal = file.isatty()
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = max(_terminal_width(file), LEAST_WIDTH) if terminal else None
+    width = max(_get_terminal_width(file), LEAST_WIDTH) if terminal else None
     return TerminalOutput(
         file, width=width, colour=colour, ascii_only=not can_show_unicode(encoding=file.encoding)
     )
 
 
-def _terminal_width(file: TextIO) -> int:
+def _get_terminal_width(file: TextIO) -> int:
     """Return the terminal's width in columns. The variable `COLUMNS` takes precedence."""
     said = os.environ.get("COLUMNS", "")
     if said.isascii() and said.isdigit() and int(said):
@@ -173,7 +173,7 @@ def _apply_style(text: str, style: str) -> str:
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
 
 
-def _character_width(character: str) -> int:
+def _get_character_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -195,17 +195,17 @@ def _split_rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
             yield from _wrap_letters(row, width, min(shown.hang, width // 2))
         if end is None:
             return
-        letters = [*_continuation_prefix(shown.hang or 0), *letters[end + 1 :]]
+        letters = [*_get_continuation_prefix(shown.hang or 0), *letters[end + 1 :]]
 
 
-def _continuation_prefix(hang: int) -> Iterator[tuple[str, str]]:
+def _get_continuation_prefix(hang: int) -> Iterator[tuple[str, str]]:
     return ((letter, "dim") for letter in (f"{'':{hang}}│ " if hang else ""))
 
 
 def _wrap_letters(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[StyledLine]:
     room, indent = width, ""
     while True:
-        cut = _find_cut(letters, room)
+        cut = _find_break_position(letters, room)
         if cut is None:
             yield build_line(indent) + _join_letters(letters)
             return
@@ -216,11 +216,11 @@ def _wrap_letters(letters: list[tuple[str, str]], width: int, hang: int) -> Iter
         room, indent = width - hang, " " * hang
 
 
-def _find_cut(letters: list[tuple[str, str]], room: int) -> int | None:
+def _find_break_position(letters: list[tuple[str, str]], room: int) -> int | None:
     """Return the index at which to cut a row, preferably at a space in the latter half."""
     taken, space = 0, 0
     for place, (letter, _) in enumerate(letters):
-        taken += _character_width(letter)
+        taken += _get_character_width(letter)
         if taken > room:
             if letter == " ":
                 return place
@@ -312,7 +312,7 @@ def print_result(document: object, heads: Row, rows: Iterable[Row], *, as_json: 
 
 
 def _iter_table_lines(heads: Row, rows: Sequence[Row], width: int) -> Iterator[StyledLine]:
-    widths = [max(map(display_width, column)) for column in zip(heads, *rows, strict=True)]
+    widths = [max(map(measure_display_width, column)) for column in zip(heads, *rows, strict=True)]
     below = False
     if _sum_widths(widths) > width:
         room = width - _sum_widths(widths[:-1]) - GAP
@@ -337,7 +337,7 @@ def _iter_row_lines(row: Row, widths: Sequence[int], *, head: bool = False) -> I
         parts: list[tuple[str, str]] = []
         for place, (piece, cell, width) in enumerate(zip(pieces, row, widths, strict=True)):
             last = place == len(widths) - 1
-            padding = "" if last else " " * (width - display_width(piece) + GAP)
+            padding = "" if last else " " * (width - measure_display_width(piece) + GAP)
             parts += [(piece, "dim" if head else STYLES.get(cell, "")), (padding, "")]
         yield build_line(*parts, hang=None)
 

@@ -15,7 +15,7 @@ from assayd.errors import RequestError, StoreError
 from assayd_client import Document, NotFound, PlainClient
 
 
-def stored_submission(client: PlainClient, attempt: Document) -> Document | None:
+def fetch_stored_submission(client: PlainClient, attempt: Document) -> Document | None:
     """Return the submission from an attempt's bundle, or None if it isn't stored."""
     names = [each["name"] for each in attempt["artifacts"] or ()]
     name = next((name for name in names if name.startswith("submission_")), None)
@@ -25,7 +25,7 @@ def stored_submission(client: PlainClient, attempt: Document) -> Document | None
         return None
 
 
-def texts_of(submission: Document) -> dict[str, str]:
+def get_submission_texts(submission: Document) -> dict[str, str]:
     """Return the texts of a submission that an answer supplied, by name. A single text has no name."""
     payload = submission["payload"]
     single = payload.get("code", payload.get("text"))

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assayd_client import Document, PlainClient
-from assayd_client.cli.sample import MetricsSample, SampleSpan, build_span, parse_metrics
+from assayd_client.cli.sample import MetricsSample, SampleSpan, build_sample_span, parse_metrics
 from assayd_client.cli.terminal import STYLES, format_duration, plain
 
 MOST_SHOWN = 40
@@ -41,7 +41,7 @@ class MonitorFrame:
     attempts: Sequence[Document]
 
 
-class MetricsWatch:
+class MetricsReader:
     """A reader of a daemon's metrics. Each display covers the time since the previous reading."""
 
     def __init__(
@@ -62,7 +62,7 @@ class MetricsWatch:
         started = sample.total("assayd_process_start_time_seconds")
         frame = MonitorFrame(
             at=at,
-            span=build_span(sample, self._before, at.timestamp() - started if started else 0.0),
+            span=build_sample_span(sample, self._before, at.timestamp() - started if started else 0.0),
             since_start=self._before is None,
             attempts=[attempt for page in pages for attempt in page["attempts"]][:MOST_SHOWN],
         )
@@ -70,32 +70,32 @@ class MetricsWatch:
         return frame
 
 
-def show_repeatedly(
+def run_display_loop(
     client: PlainClient, console: Console, *, interval_s: float, wait: Callable[[float], bool]
 ) -> None:
     """Show the daemon's state repeatedly until `wait` returns True.
 
     The function `wait` is called with the seconds to wait.
     """
-    looking = MetricsWatch(client)
+    looking = MetricsReader(client)
     with Live(render_frame(looking.read_frame()), console=console, screen=True, auto_refresh=False) as live:
         while not wait(interval_s):
             live.update(render_frame(looking.read_frame()), refresh=True)
 
 
 @contextmanager
-def quiet_keyboard(file: TextIO) -> Iterator[Callable[[float], bool]]:
+def disable_key_echo(file: TextIO) -> Iterator[Callable[[float], bool]]:
     """Disable the echo of keys, and yield a function that waits or returns True early on the key `q`."""
     descriptor = file.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
     try:
-        yield partial(_wait_for_q, descriptor)
+        yield partial(_wait_for_quit_key, descriptor)
     finally:
         termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
 
 
-def _wait_for_q(descriptor: int, seconds: float) -> bool:
+def _wait_for_quit_key(descriptor: int, seconds: float) -> bool:
     due = time.monotonic() + seconds
     while (left := due - time.monotonic()) > 0:
         if select.select([descriptor], [], [], left)[0] and os.read(descriptor, 64)[:1] in {b"", b"q", b"Q"}:

@@ -49,7 +49,7 @@ def find_state_dir(client: PlainClient) -> Path:
     return place
 
 
-def back_up(target: Path, source: Path) -> int:
+def back_up_state(target: Path, source: Path) -> int:
     """Copy a state directory, and return the number of bundles that are new.
 
     Raises: RequestError ``backup.failed``, if a file can't be read or written.
@@ -183,7 +183,7 @@ def backup(
                 message = f"backup copies files of this host, but {client.address} is another host"
                 raise RequestError("usage", f"{message}; copy its database and bundles with their own tools")
             state_dir = find_state_dir(client)
-    copied = format_count(back_up(target, state_dir), "new bundle")
+    copied = format_count(back_up_state(target, state_dir), "new bundle")
     print(f"{target}: the database and {copied} of {state_dir}")
 
 
@@ -231,15 +231,15 @@ def top(
     """Show the daemon's activity: rates, queue, containers and running attempts; press q to quit."""
     from rich.console import Console
 
-    from assayd_client.cli.top import MetricsWatch, quiet_keyboard, render_frame, show_repeatedly
+    from assayd_client.cli.top import MetricsReader, disable_key_echo, render_frame, run_display_loop
 
     console = Console(highlight=False, soft_wrap=True)
     with open_client(context) as client:
         if once or not (console.is_terminal and sys.stdin.isatty()):
-            console.print(render_frame(MetricsWatch(client).read_frame()))
+            console.print(render_frame(MetricsReader(client).read_frame()))
             return
-        with quiet_keyboard(sys.stdin) as wait:
-            show_repeatedly(client, console, interval_s=interval, wait=wait)
+        with disable_key_echo(sys.stdin) as wait:
+            run_display_loop(client, console, interval_s=interval, wait=wait)
 
 
 def version() -> None:
@@ -264,7 +264,7 @@ def show_audit(
     with open_client(context) as client:
         lines = client.audit(since=None if verify else to_api_time(since)).splitlines(keepends=True)
     if verify:
-        _verify_chain(lines)
+        _verify_audit_chain(lines)
     elif as_json:
         for line in lines:
             print(line.decode("utf-8", "replace"), end="")
@@ -272,7 +272,7 @@ def show_audit(
         _print_entries([json.loads(line) for line in lines])
 
 
-def _verify_chain(lines: list[bytes]) -> None:
+def _verify_audit_chain(lines: list[bytes]) -> None:
     from assayd.model import audit_chain
 
     try:

@@ -15,7 +15,7 @@ import typer
 
 from assayd.errors import AssaydError, RequestError
 from assayd_client import Document, PlainClient, Target
-from assayd_client.cli.kinds import AttemptView, get_form
+from assayd_client.cli.kinds import AttemptView, get_form_printer
 from assayd_client.cli.options import (
     OF_VERDICT,
     VALIDATED,
@@ -42,30 +42,30 @@ def select_fields(document: Document, fields: str) -> Document:
     found: Document = {}
     for field in fields.split(","):
         path = field.strip().split(".")
-        _merge(found, _take_path(document, path, field.strip()))
+        _merge_selections(found, _select_path(document, path, field.strip()))
     return found
 
 
-def _take_path(value: object, path: list[str], field: str) -> object:
+def _select_path(value: object, path: list[str], field: str) -> object:
     if not path or value is None:
         return value
     if isinstance(value, list):
-        return [_take_path(each, path, field) for each in value]
+        return [_select_path(each, path, field) for each in value]
     name, *rest = path
     if not isinstance(value, dict) or name not in value:
         has = f"{', '.join(value)}" if isinstance(value, dict) else "no fields"
         raise RequestError("usage", f"--fields: {field!r} doesn't exist; {name!r} has {has}")
-    return {name: _take_path(value[name], rest, field)}
+    return {name: _select_path(value[name], rest, field)}
 
 
-def _merge(into: object, more: object) -> object:
+def _merge_selections(into: object, more: object) -> object:
     """Merge a selection of a document into another selection, and return the result."""
     if isinstance(into, dict) and isinstance(more, dict):
         for name, value in more.items():
-            into[name] = _merge(into[name], value) if name in into else value
+            into[name] = _merge_selections(into[name], value) if name in into else value
         return into
     if isinstance(into, list) and isinstance(more, list):
-        return [_merge(a, b) for a, b in zip(into, more, strict=True)]
+        return [_merge_selections(a, b) for a, b in zip(into, more, strict=True)]
     return into
 
 
@@ -81,7 +81,7 @@ class CodeDestination:
     out: Path | None = None
     in_place: bool = False
 
-    def require_possible(self, repair: str | None, files: Sequence[Path]) -> None:
+    def require_compatible_options(self, repair: str | None, files: Sequence[Path]) -> None:
         """Raise RequestError ``usage`` if options conflict.
 
         This check precedes the submission.
@@ -102,25 +102,25 @@ class CodeDestination:
         """
         if attempt["verdict"] != "validated" or (self.out is None and not self.in_place):
             return
-        from assayd_client.cli.texts import texts_of, write_texts
+        from assayd_client.cli.texts import get_submission_texts, write_texts
 
-        texts = texts_of(AttemptView(client=client, attempt=attempt).submission())
+        texts = get_submission_texts(AttemptView(client=client, attempt=attempt).submission())
         if self.out is not None:
             write_texts(texts, self.out)
-            _print_written(self.out)
+            _print_written_path(self.out)
         if self.in_place:
-            before = texts_of(dict(submission))
+            before = get_submission_texts(dict(submission))
             changed = {name: text for name, text in texts.items() if before.get(name) != text}
             for path, text in map_texts_by_path(changed, origin).items():
                 write_texts({"": text}, path)
-                _print_written(path)
+                _print_written_path(path)
 
 
 def print_code(client: PlainClient, attempt: Document) -> None:
     """Print the texts of an attempt. On a terminal, codes replace the control characters."""
-    from assayd_client.cli.texts import texts_of
+    from assayd_client.cli.texts import get_submission_texts
 
-    texts = texts_of(AttemptView(client=client, attempt=attempt).submission())
+    texts = get_submission_texts(AttemptView(client=client, attempt=attempt).submission())
     if not texts:
         raise RequestError(
             "usage", f"{attempt['id']} has no text to show; get its files with `assay artifacts`"
@@ -144,7 +144,7 @@ def map_texts_by_path(texts: Mapping[str, str], origin: SubmissionOrigin) -> dic
     return {Path(origin.paths[name]): text for name, text in texts.items()}
 
 
-def _print_written(path: Path) -> None:
+def _print_written_path(path: Path) -> None:
     print(f"assay: the validated code is in {plain(str(path))}", file=sys.stderr)
 
 
@@ -170,12 +170,12 @@ def watch_files(
     code, seen = VALIDATED, None
     try:
         while True:
-            now = compute_signature(paths)
+            now = compute_files_signature(paths)
             if now in {seen, ()}:  # unchanged, or missing for a moment while an editor saves
                 wait(LOOK_EVERY_S)
                 continue
             seen = now
-            code = _validate_once(validate, clear=clear)
+            code = _clear_and_validate(validate, clear=clear)
             if clear:
                 get_stderr().print(
                     f"{time.strftime('%H:%M:%S')}, waiting for the next save; press Ctrl+C to stop"
@@ -184,7 +184,7 @@ def watch_files(
         return code
 
 
-def compute_signature(paths: Sequence[Path]) -> Signature:
+def compute_files_signature(paths: Sequence[Path]) -> Signature:
     """Return a fingerprint of the files, or nothing if any of the files doesn't exist."""
     try:
         return tuple(sorted(_iter_file_states(paths)))
@@ -199,7 +199,7 @@ def _iter_file_states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, in
             yield str(each), state.st_mtime_ns, state.st_size, state.st_ino
 
 
-def _validate_once(validate: Callable[[], int], *, clear: bool) -> int:
+def _clear_and_validate(validate: Callable[[], int], *, clear: bool) -> int:
     """Validate once.
 
     Errors in the submission are reported without ending the loop, because the next save may correct them.
@@ -397,7 +397,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         policy=policy,
         settings=setting or (),
         labels=label or (),
-        options=tuple(_kind_options(option or (), sample_rows=sample_rows, tests=tests, entry=entry)),
+        options=tuple(_iter_kind_options(option or (), sample_rows=sample_rows, tests=tests, entry=entry)),
         cases=cases,
         intent=intent,
         webhook=webhook,
@@ -410,13 +410,13 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         reports=ReportFiles(sarif=sarif, junit=junit),
     )
     written = CodeDestination(out=out, in_place=in_place)
-    written.require_possible(repair, request.files)
+    written.require_compatible_options(repair, request.files)
     once = partial(validate_once, get_selected_daemon(context), request, repair, shown, written)
     watched = [*request.files, *(path for path in (input_file, cases, tests) if path is not None)]
     raise typer.Exit(watch_files(once, watched, clear=sys.stdout.isatty()) if watch else once())
 
 
-def _kind_options(
+def _iter_kind_options(
     options: Sequence[str], *, sample_rows: bool, tests: Path | None, entry: str | None
 ) -> Iterator[str]:
     """Yield the options of a kind, including those with a separate option."""
@@ -440,7 +440,7 @@ def validate_once(
 ) -> int:
     """Validate the files of the command line, print the result, and return the exit code."""
     shown.reports.require_one_on_stdout()
-    print_form = None if shown.form is None else get_form(request.kind, shown.form)
+    print_form = None if shown.form is None else get_form_printer(request.kind, shown.form)
     with PlainClient(daemon) as client:
         submission, origin = build_submission(request, client)
         files = origin

@@ -13,7 +13,7 @@ from assayd_client import Document, PlainClient
 from assayd_client.cli.ids import resolve_workflow_id as find_workflow
 from assayd_client.cli.options import FAILED, OF_VERDICT, VALIDATED, Json, open_client
 from assayd_client.cli.patience import cancel_on_interrupt
-from assayd_client.cli.report import SubmissionOrigin, render_findings
+from assayd_client.cli.report import SubmissionOrigin, iter_finding_lines
 from assayd_client.cli.submitting import parse_settings, read_files, read_input
 from assayd_client.cli.terminal import (
     StyledLine,
@@ -250,7 +250,7 @@ def _print_findings(findings: Sequence[Document], file: Path | None, text: str |
         else SubmissionOrigin()
     )
     screen = get_stderr()
-    screen.lines(render_findings(findings, origin, screen.width))
+    screen.lines(iter_finding_lines(findings, origin, screen.width))
 
 
 def _read_document(file: Path) -> str:

@@ -8,7 +8,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from assayd.errors import StoreError
-from assayd.store.artifacts import DIGEST_CHARS, MANIFEST, artifact_missing_error, split_location, split_parts
+from assayd.store.artifacts import (
+    DIGEST_CHARS,
+    MANIFEST,
+    build_artifact_missing_error,
+    split_location,
+    split_relative_path,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +36,7 @@ class StoredBundle:
     def file(self, name: str) -> StoredFile:
         """Return the expected name, size and digest of a file. Raises: StoreError ``artifact.missing``."""
         if name not in self.files:
-            raise artifact_missing_error(self.location, name)
+            raise build_artifact_missing_error(self.location, name)
         return self.files[name]
 
 
@@ -44,13 +50,13 @@ def parse_manifest(location: str, content: bytes) -> StoredBundle:
         StoredFile(name=each["name"], bytes=each["bytes"], sha256=each["sha256"])
         for each in json.loads(content)["files"]
     ]
-    if any(split_parts(each.name) is None for each in listed):
+    if any(split_relative_path(each.name) is None for each in listed):
         raise damaged_error(location, MANIFEST)
     own = StoredFile(name=MANIFEST, bytes=len(content), sha256=digest)
     return StoredBundle(location=location, files={each.name: each for each in (*listed, own)})
 
 
-async def verify_pieces(
+async def verify_chunks(
     location: str, file: StoredFile, pieces: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
     """Yield the pieces of a file, but the last piece only if the complete file is unchanged.

@@ -20,15 +20,15 @@ from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, 
 
 from assayd.aio import run_concurrently
 from assayd.errors import StoreError
-from assayd.model.attempt import Bundle, Written
+from assayd.model.attempt import Bundle, WrittenBundle
 from assayd.store.artifacts import (
     MANIFEST,
     OTHERS_S,
     PIECE_BYTES,
-    artifact_missing_error,
+    build_artifact_missing_error,
     build_bundle_contents,
-    bundle_folder_names,
-    bundle_name,
+    build_bundle_name,
+    get_bundle_folder_names,
     split_location,
 )
 from assayd_cluster.bundles.manifest import StoredBundle, StoredFile, parse_manifest
@@ -50,11 +50,11 @@ class ObjectArtifactStore:
     def __init__(self, store: obstore.store.ObjectStore) -> None:
         self._store = store
 
-    async def write(self, bundle: Bundle) -> Written:
+    async def write(self, bundle: Bundle) -> WrittenBundle:
         """Write a bundle, which is durable once this method returns. Raises: StoreError."""
         files, artifacts = build_bundle_contents(bundle)
         manifest = files.pop(MANIFEST)
-        location = "/".join((*bundle_folder_names(bundle), bundle_name(bundle, manifest)))
+        location = "/".join((*get_bundle_folder_names(bundle), build_bundle_name(bundle, manifest)))
         described = parse_manifest(location, manifest)
         turns = asyncio.Semaphore(AT_ONCE)
 
@@ -69,7 +69,7 @@ class ObjectArtifactStore:
         with _translate_errors("writing a bundle"):
             await run_concurrently(*(put(key, content) for key, content in contents.items()))
             await obstore.put_async(self._store, f"{location}/{MANIFEST}", manifest)
-        return Written(location=location, artifacts=artifacts)
+        return WrittenBundle(location=location, artifacts=artifacts)
 
     def path(self, location: str) -> Path | None:
         """Return None, because bundles in a bucket have no folders."""
@@ -77,9 +77,9 @@ class ObjectArtifactStore:
 
     async def read(self, location: str, name: str) -> bytes:
         """Return one file. Raises: StoreError ``artifact.missing``."""
-        return b"".join([piece async for piece in self.read_pieces(location, name)])
+        return b"".join([piece async for piece in self.read_chunks(location, name)])
 
-    async def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Return one file in pieces. Raises: the same errors as `read`."""
         split_location(location)
         key = f"{location}/{MANIFEST}"
@@ -91,7 +91,7 @@ class ObjectArtifactStore:
             except (NotFoundError, FileNotFoundError) as problem:
                 if _NO_BUCKET in str(problem):
                     raise
-                raise artifact_missing_error(location, name) from problem
+                raise build_artifact_missing_error(location, name) from problem
             async for part in found.stream(min_chunk_size=PIECE_BYTES):
                 for begin in range(0, len(part), PIECE_BYTES):
                     yield bytes(part[begin : begin + PIECE_BYTES])

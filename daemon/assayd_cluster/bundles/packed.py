@@ -25,17 +25,17 @@ from threading import Lock
 from typing import BinaryIO, TypeVar
 
 from assayd.errors import StoreError
-from assayd.model.attempt import Bundle, Written
+from assayd.model.attempt import Bundle, WrittenBundle
 from assayd.store import artifacts
 from assayd.store.artifacts import (
     MANIFEST,
     OTHERS_S,
     PIECE_BYTES,
-    artifact_missing_error,
+    build_artifact_missing_error,
     build_bundle_contents,
+    build_bundle_name,
     build_tar_header,
-    bundle_folder_names,
-    bundle_name,
+    get_bundle_folder_names,
     split_location,
 )
 from assayd.store.faults import translate_errors
@@ -62,7 +62,7 @@ class _QueuedBundle:
 
     bundle: Bundle
     folder: tuple[str, str]
-    group: asyncio.Future[list[Written | BaseException]] | None = None
+    group: asyncio.Future[list[WrittenBundle | BaseException]] | None = None
     place: int = 0
 
 
@@ -72,23 +72,23 @@ class PackedArtifactStore:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._waiting: list[_QueuedBundle] = []
-        self._working: asyncio.Future[list[Written | BaseException]] | None = None
+        self._working: asyncio.Future[list[WrittenBundle | BaseException]] | None = None
         self._indexes: OrderedDict[tuple[str, int, int, int], Index] = OrderedDict()
         self._lock = Lock()
 
-    async def write(self, bundle: Bundle) -> Written:
+    async def write(self, bundle: Bundle) -> WrittenBundle:
         """Write a bundle, which is durable once this method returns. Raises: StoreError."""
-        writing = _QueuedBundle(bundle, bundle_folder_names(bundle))
+        writing = _QueuedBundle(bundle, get_bundle_folder_names(bundle))
         if sum(map(len, bundle.files.values())) > SMALL_BYTES:
             [written] = await asyncio.to_thread(self._write_all, [writing])
-            return _get_or_raise(written)
+            return _get_result_or_raise(written)
         self._waiting.append(writing)
         while writing.group is None:
             if self._working is None or self._working.done():
                 self._start_writer()
             else:
                 await asyncio.wait((self._working,))
-        return _get_or_raise((await asyncio.shield(writing.group))[writing.place])
+        return _get_result_or_raise((await asyncio.shield(writing.group))[writing.place])
 
     def _start_writer(self) -> None:
         """Start a thread that writes the waiting bundles in the order of their arrival."""
@@ -103,15 +103,15 @@ class PackedArtifactStore:
 
     async def read(self, location: str, name: str) -> bytes:
         """Return one file. Raises: StoreError ``artifact.missing``."""
-        return b"".join([piece async for piece in self.read_pieces(location, name)])
+        return b"".join([piece async for piece in self.read_chunks(location, name)])
 
-    async def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Return one file in pieces, because the caller may read slowly.
 
         Raises: the same errors as `read`.
         """
         within, start = split_location(location), 0
-        while piece := await asyncio.to_thread(self._read_piece, within, name, start):
+        while piece := await asyncio.to_thread(self._read_chunk, within, name, start):
             yield piece
             start += len(piece)
 
@@ -130,7 +130,7 @@ class PackedArtifactStore:
 
     async def sweep(self) -> int:
         """Remove the files of interrupted writes, but not of writes in progress; return their number."""
-        return await asyncio.to_thread(self._sweep_leftovers)
+        return await asyncio.to_thread(self._remove_leftovers)
 
     async def iter_locations(self) -> AsyncIterator[tuple[str, float, bool]]:
         """Return each bundle's location, its age in seconds, and True, because every bundle is complete."""
@@ -144,13 +144,15 @@ class PackedArtifactStore:
         """Return the free disk space in bytes."""
         return await asyncio.to_thread(self._free_bytes)
 
-    def _write_all(self, group: Sequence[_QueuedBundle]) -> list[Written | BaseException]:
+    def _write_all(self, group: Sequence[_QueuedBundle]) -> list[WrittenBundle | BaseException]:
         """Write bundles; return one result per bundle, so that one failure doesn't affect the others."""
-        results: list[Written | BaseException] = [StoreError("store.failed", "not written") for _ in group]
+        results: list[WrittenBundle | BaseException] = [
+            StoreError("store.failed", "not written") for _ in group
+        ]
         for folder in {writing.folder for writing in group}:
             places = [place for place, writing in enumerate(group) if writing.folder == folder]
             try:
-                with translate_errors("writing a bundle"), self._open_or_create(*folder) as parent:
+                with translate_errors("writing a bundle"), self._open_or_create_folder(*folder) as parent:
                     for place, found in zip(
                         places, _write_and_flush(parent, [group[p] for p in places]), strict=True
                     ):
@@ -162,7 +164,7 @@ class PackedArtifactStore:
         return results
 
     @contextmanager
-    def _open_or_create(self, category: str, platform: str) -> Iterator[int]:
+    def _open_or_create_folder(self, category: str, platform: str) -> Iterator[int]:
         """Open a folder for bundles, and create the folder if it is missing."""
         with ExitStack() as stack:
             try:
@@ -179,7 +181,7 @@ class PackedArtifactStore:
             with artifacts.open_folder(root, category) as middle:
                 artifacts.ensure_folder(middle, platform)
 
-    def _read_piece(self, within: tuple[str, ...], name: str, start: int) -> bytes:
+    def _read_chunk(self, within: tuple[str, ...], name: str, start: int) -> bytes:
         location = "/".join(within)
         with translate_errors("reading a bundle"):
             try:
@@ -190,7 +192,7 @@ class PackedArtifactStore:
                     file.seek(offset + start)
                     return file.read(max(0, min(PIECE_BYTES, size - start)))
             except (*_GONE, KeyError) as problem:
-                raise artifact_missing_error(location, name) from problem
+                raise build_artifact_missing_error(location, name) from problem
             except tarfile.TarError as problem:
                 raise damaged_error(location, name) from problem
 
@@ -219,7 +221,7 @@ class PackedArtifactStore:
         ):
             os.unlink(name + SUFFIX, dir_fd=parent)
 
-    def _sweep_leftovers(self) -> int:
+    def _remove_leftovers(self) -> int:
         swept = 0
         with translate_errors("sweeping the bundles"):
             for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
@@ -235,7 +237,7 @@ class PackedArtifactStore:
             return facts.f_bavail * facts.f_frsize
 
 
-def _write_and_flush(parent: int, group: Sequence[_QueuedBundle]) -> list[Written | BaseException]:
+def _write_and_flush(parent: int, group: Sequence[_QueuedBundle]) -> list[WrittenBundle | BaseException]:
     """Write files into an open folder, and flush them only after all have been written."""
     begun = [_call_and_catch(partial(_write_temporary_file, parent, writing)) for writing in group]
     return [
@@ -260,27 +262,27 @@ class _WrittenFile:
     handle: int
     temporary: str
     name: str
-    written: Written
+    written: WrittenBundle
 
 
 def _write_temporary_file(parent: int, writing: _QueuedBundle) -> _WrittenFile:
     """Write a file with few system calls, because each makes the thread wait for the interpreter lock."""
     files, listed = build_bundle_contents(writing.bundle)
-    name = bundle_name(writing.bundle, files[MANIFEST])
+    name = build_bundle_name(writing.bundle, files[MANIFEST])
     temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
     handle = os.open(temporary, _NEW, 0o400, dir_fd=parent)
     try:
-        for piece in _join_pieces(_pack_tar(files)):
+        for piece in _join_chunks(_iter_tar_chunks(files)):
             artifacts.write_all(handle, piece)
     except BaseException:
         os.close(handle)
         os.unlink(temporary, dir_fd=parent)
         raise
-    written = Written(location="/".join((*writing.folder, name)), artifacts=listed)
+    written = WrittenBundle(location="/".join((*writing.folder, name)), artifacts=listed)
     return _WrittenFile(handle=handle, temporary=temporary, name=name + SUFFIX, written=written)
 
 
-def _flush_and_rename(parent: int, begun: _WrittenFile) -> Written:
+def _flush_and_rename(parent: int, begun: _WrittenFile) -> WrittenBundle:
     """Flush a file and rename it to its final name; the caller must flush the folder."""
     try:
         try:
@@ -295,13 +297,13 @@ def _flush_and_rename(parent: int, begun: _WrittenFile) -> Written:
     return begun.written
 
 
-def _get_or_raise(written: Written | BaseException) -> Written:
+def _get_result_or_raise(written: WrittenBundle | BaseException) -> WrittenBundle:
     if isinstance(written, BaseException):
         raise written
     return written
 
 
-def _join_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _join_chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Join small pieces of content, and yield the content in pieces of about `PIECE_BYTES`."""
     held: list[bytes] = []
     size = 0
@@ -314,7 +316,7 @@ def _join_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def _pack_tar(files: Mapping[str, bytes]) -> Iterator[bytes]:
+def _iter_tar_chunks(files: Mapping[str, bytes]) -> Iterator[bytes]:
     """Return a tar file whose bytes depend only on its content."""
     for name, content in files.items():
         yield build_tar_header(name, len(content))

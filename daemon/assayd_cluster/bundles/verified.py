@@ -15,12 +15,12 @@ from sqlalchemy import Connection, bindparam, select
 
 from assayd.aio import task_group
 from assayd.errors import StoreError
-from assayd.model.attempt import Bundle, Written
+from assayd.model.attempt import Bundle, WrittenBundle
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.access import DatabaseAccess
 from assayd.store.artifacts import MANIFEST, OTHERS_S, build_tar_header, split_location
 from assayd.store.tables import verdicts
-from assayd_cluster.bundles.manifest import StoredBundle, damaged_error, parse_manifest, verify_pieces
+from assayd_cluster.bundles.manifest import StoredBundle, damaged_error, parse_manifest, verify_chunks
 
 
 class SharedBundles(ArtifactStore, Protocol):
@@ -43,7 +43,7 @@ class VerifiedArtifactStore:
         self._inner = inner
         self._kept: OrderedDict[str, StoredBundle] = OrderedDict()
 
-    async def write(self, bundle: Bundle) -> Written:
+    async def write(self, bundle: Bundle) -> WrittenBundle:
         """Write a bundle durably. Raises: StoreError."""
         return await self._inner.write(bundle)
 
@@ -53,25 +53,25 @@ class VerifiedArtifactStore:
 
     async def read(self, location: str, name: str) -> bytes:
         """Return one file. Raises: StoreError ``artifact.missing``, ``artifact.damaged``."""
-        return b"".join([piece async for piece in self.read_pieces(location, name)])
+        return b"".join([piece async for piece in self.read_chunks(location, name)])
 
-    async def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Yield one file in pieces; yield the last piece only if the file is intact.
 
         Raises: the same errors as `read`.
         """
-        file = (await self._read_description(location)).file(name)
-        async for piece in verify_pieces(location, file, self._inner.read_pieces(location, name)):
+        file = (await self._read_verified_manifest(location)).file(name)
+        async for piece in verify_chunks(location, file, self._inner.read_chunks(location, name)):
             yield piece
 
     async def stream_tar(self, location: str) -> AsyncIterator[bytes]:
         """Return a bundle as a tar stream that is read file by file. Raises: the same errors as `read`."""
-        described = await self._read_description(location)
+        described = await self._read_verified_manifest(location)
         folder = split_location(location)[-1]
         for name in sorted(described.files):
             size = described.files[name].bytes
             yield build_tar_header(f"{folder}/{name}", size)
-            async for piece in self.read_pieces(location, name):
+            async for piece in self.read_chunks(location, name):
                 yield piece
             if left := -size % tarfile.BLOCKSIZE:
                 yield bytes(left)
@@ -98,7 +98,7 @@ class VerifiedArtifactStore:
         """Return the free space in bytes."""
         return await self._inner.free_bytes()
 
-    async def _read_description(self, location: str) -> StoredBundle:
+    async def _read_verified_manifest(self, location: str) -> StoredBundle:
         if location not in self._kept:
             self._kept[location] = parse_manifest(location, await self._read_manifest(location))
             if len(self._kept) > KEPT:
@@ -108,7 +108,7 @@ class VerifiedArtifactStore:
 
     async def _read_manifest(self, location: str) -> bytes:
         content = b""
-        async for piece in self._inner.read_pieces(location, MANIFEST):
+        async for piece in self._inner.read_chunks(location, MANIFEST):
             content += piece
             if len(content) > MOST_MANIFEST_BYTES:
                 raise damaged_error(location, MANIFEST)

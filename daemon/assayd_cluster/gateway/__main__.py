@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assayd import __version__
-from assayd.program import run_for_exit_code, without_gc_while_importing
+from assayd.program import disable_gc_during_imports, run_for_exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +51,7 @@ def _run_gateway(chosen: argparse.Namespace) -> int:
 
         migrate_database(chosen.migrate, settings)
         return 0
-    with without_gc_while_importing():
+    with disable_gc_during_imports():
         from assayd_cluster.gateway.program import run
 
     return run(settings)

@@ -120,7 +120,7 @@ class ManagedAccounts:
         """Return the URL of a new account. Raises: RequestError ``broker.accounts``."""
         name, password = build_account_name(node, token_id), secrets.token_urlsafe(32)
         await self._request_api("PUT", "users", name, json={**_hash_password(password), "tags": ""})
-        await self._set_right(name, self._may_read)
+        await self._set_permissions(name, self._may_read)
         login = f"{quote(name)}:{password}"
         urls = [(broker, broker.netloc.rpartition("@")[2]) for broker in self._brokers]
         return ";".join(urlunsplit(broker._replace(netloc=f"{login}@{where}")) for broker, where in urls)
@@ -138,13 +138,13 @@ class ManagedAccounts:
         Raises: RequestError ``broker.accounts``.
         """
         for account in await self._list_accounts(node):
-            await self._set_right(account, _NOTHING)
+            await self._set_permissions(account, _NOTHING)
             await self._request_api("DELETE", "connections", "username", account)
 
     async def restore(self, node: str) -> None:
         """Grant a node's accounts read permission again. Raises: RequestError ``broker.accounts``."""
         for account in await self._list_accounts(node):
-            await self._set_right(account, self._may_read)
+            await self._set_permissions(account, self._may_read)
 
     async def _list_accounts(self, node: str) -> Sequence[str]:
         rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
@@ -153,7 +153,7 @@ class ManagedAccounts:
             each[0] for each in found if each is not None and each[0] == build_account_name(node, each[1])
         ]
 
-    async def _set_right(self, account: str, read: str) -> None:
+    async def _set_permissions(self, account: str, read: str) -> None:
         rights = {"configure": _NOTHING, "write": _NOTHING, "read": read}
         await self._request_api("PUT", "permissions", self._vhost, account, json=rights)
 
@@ -165,7 +165,7 @@ class ManagedAccounts:
         rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
         users = await self._request_api("GET", "users")
         strong = {user["name"] for user in users if "administrator" in user["tags"]}
-        able = [right["user"] for right in rights if _matches(right["read"], self._queue)]
+        able = [right["user"] for right in rights if _matches_queue_pattern(right["read"], self._queue)]
         ours = {name: found[1] for name in able if (found := _OURS.fullmatch(name))}
         others = sorted(set(able) - set(ours) - strong)
         return QueueReaderAccounts(tokens=frozenset(ours.values()), others=others)
@@ -215,7 +215,7 @@ def _hash_password(password: str) -> dict[str, str]:
     return {"password_hash": hashed, "hashing_algorithm": "rabbit_password_hashing_sha256"}
 
 
-def _matches(pattern: str, queue: str) -> bool:
+def _matches_queue_pattern(pattern: str, queue: str) -> bool:
     """Return whether a permission pattern matches the queue; True if Python can't parse the pattern."""
     try:
         return re.search(pattern, queue) is not None

@@ -17,12 +17,12 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from assayd.model.attempt import MAX_RUNS
 from assayd.store import tables
-from assayd.store.server import StatementText
+from assayd.store.server import CompiledStatement
 
 _RUN = tables.runs.c
 
 
-def build_first_claim(claimed: Select[Any]) -> StatementText:
+def build_first_claim(claimed: Select[Any]) -> CompiledStatement:
     """Return the statement that assigns an attempt's first run to a node, if nothing prevents the claim.
 
     The part `claimed` of the statement reads the required facts and locks the attempt. The result column
@@ -55,7 +55,7 @@ def build_first_claim(claimed: Select[Any]) -> StatementText:
         .cte("added")
     )
     count = select(func.count()).select_from(added).scalar_subquery()
-    return StatementText(select(found, count.label("added")))
+    return CompiledStatement(select(found, count.label("added")))
 
 
 class Refusal(StrEnum):
@@ -85,7 +85,7 @@ class LastRun:
     alive: bool
 
 
-class NodeStanding(StrEnum):
+class NodeEligibility(StrEnum):
     """Whether a node can claim runs, according to its last heartbeat and the operators' settings."""
 
     TAKES_WORK = "takes_work"
@@ -101,7 +101,7 @@ def decide_claim(
     *,
     cancelled: bool,
     others: bool,
-    standing: NodeStanding = NodeStanding.TAKES_WORK,
+    standing: NodeEligibility = NodeEligibility.TAKES_WORK,
 ) -> int | Refusal:
     """Return the number of the run that a node gets, or the reason why the node gets no run.
 
@@ -116,7 +116,7 @@ def decide_claim(
         return Refusal.OVER
     if last is not None and not last.over and last.node == node:  # its worker was killed, its daemon goes on
         return last.number
-    if standing is not NodeStanding.TAKES_WORK:
+    if standing is not NodeEligibility.TAKES_WORK:
         return Refusal(standing.value)
     if last is None:
         return 1

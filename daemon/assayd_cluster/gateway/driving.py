@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, case, exists, select
 from sqlalchemy.dialects.postgresql import insert
 
-from assayd.ports.driving import DrivenWork
+from assayd.ports.driving import WorkKind
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.tables import drivers, gateways
@@ -38,7 +38,7 @@ class GatewayWorkAssignment:
         self._gateway_id = gateway_id
         self._notices = notices
 
-    async def claim(self, kind: DrivenWork, subject: str) -> bool:
+    async def claim(self, kind: WorkKind, subject: str) -> bool:
         """Return whether this gateway drives the work; if another gateway does, notify that gateway."""
         values = {"kind": kind.value, "subject": subject, "gateway": self._gateway_id}
 
@@ -50,13 +50,13 @@ class GatewayWorkAssignment:
 
         return await self._access.write(apply)
 
-    async def is_assigned_here(self, kind: DrivenWork, subject: str) -> bool:
+    async def is_assigned_here(self, kind: WorkKind, subject: str) -> bool:
         """Return whether this gateway drives the work."""
         values = {"kind": kind.value, "subject": subject}
         whose = await self._access.read(lambda connection: connection.execute(_WHOSE, values).scalar())
         return whose == self._gateway_id
 
-    async def request_cancel(self, kind: DrivenWork, subject: str) -> bool:
+    async def request_cancel(self, kind: WorkKind, subject: str) -> bool:
         """Notify the gateway that drives the work to end it; return False if no other gateway drives it."""
         values = {"kind": kind.value, "subject": subject}
 

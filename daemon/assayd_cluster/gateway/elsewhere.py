@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import structlog
 
-from assayd.aio import Signal
+from assayd.aio import BroadcastEvent
 from assayd.attempts.events import EventHub
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt, State
@@ -25,7 +25,7 @@ class OtherGatewayAttempts:
         self._jobs = jobs
         self._hub = hub
         self._dispatches = dispatches
-        self._changed: defaultdict[str, Signal] = defaultdict(Signal)
+        self._changed: defaultdict[str, BroadcastEvent] = defaultdict(BroadcastEvent)
         self._attended: set[str] = set()
 
     async def publish_events(self, attempt: Attempt) -> None:

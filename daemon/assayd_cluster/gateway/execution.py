@@ -1,6 +1,6 @@
 """Runs attempts on nodes: publishes them, waits for the verdicts, and ends attempts without a verdict.
 
-Implements `attempts.execution.RunAttempt`: the scheduler, admission and others can use a node in the same
+Implements `attempts.execution.AttemptRunner`: the scheduler, admission and others can use a node in the same
 way as a container on this host.
 """
 
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from assayd.aio import Signal, pause, task_group
+from assayd.aio import BroadcastEvent, pause, task_group
 from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import AttemptAbandoned, FinishedAttempt, Job
+from assayd.attempts.execution import AttemptAbandonedError, FinishedAttempt, Job
 from assayd.errors import StoreError
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.merge import CANCELLED
@@ -98,7 +98,7 @@ class RemoteExecution:
         verdicts: VerdictRecorder,
         hub: EventHub,
         stopping: asyncio.Event,
-        cancels: Signal,
+        cancels: BroadcastEvent,
         queue_is_empty: Callable[[], bool],
         on_republished: Callable[[], None],
         on_taken_back: Callable[[str], None],
@@ -159,7 +159,7 @@ class RemoteExecution:
                 await self._publish_until_ended(flight)
         except TimeoutError:
             if job.abandoned:
-                raise AttemptAbandoned(None) from None
+                raise AttemptAbandonedError(None) from None
             if not job.deadline.cancelled:
                 return Failure(code="attempt.stalled", message="The attempt waited too long for a node.")
             return await self._cancel_at_node(flight)
@@ -220,7 +220,7 @@ class RemoteExecution:
         if flight is not None:
             flight.again.set()
 
-    def end_exhausted(self, attempt_id: str) -> None:
+    def end_without_runs(self, attempt_id: str) -> None:
         """End an attempt that has lost both of its runs."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
@@ -296,7 +296,7 @@ class RemoteExecution:
 
     async def _take_back(self, kept: KeptRun, flight: _PendingAttempt, reason: str) -> None:
         """Take a run back from its node, and republish the attempt."""
-        if await self._runs.take_back(kept.attempt_id, kept.node, kept.number):
+        if await self._runs.take_back_run(kept.attempt_id, kept.node, kept.number):
             log.warning(
                 "run.taken_back",
                 reason=reason,
@@ -308,7 +308,7 @@ class RemoteExecution:
             self.publish_again(kept.attempt_id)
             waited = kept.full and flight.running[0] < kept.number
             began_s = kept.kept_s if reason == "silent" or waited else 0.0
-            await self._failing.note_kept(kept.node, flight.job.attempt.peer.uid, began_s=began_s)
+            await self._failing.record_kept_run(kept.node, flight.job.attempt.peer.uid, began_s=began_s)
 
 
 def _find_delay(kept: KeptRun, flight: _PendingAttempt) -> str:

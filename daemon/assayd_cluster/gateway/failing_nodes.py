@@ -21,7 +21,7 @@ from assayd.kind import Kind
 from assayd.model.run import Limits
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts
-from assayd_cluster.gateway.nodes import accepts_work_condition
+from assayd_cluster.gateway.nodes import build_accepts_work_condition
 from assayd_cluster.nodes import DrainState
 from assayd_cluster.tables import nodes
 
@@ -40,7 +40,7 @@ _DRAIN = (
     .where(
         nodes.c.name == bindparam("node"),
         nodes.c.drained == DrainState.NO,
-        exists().where(_OTHER.c.name != bindparam("node"), accepts_work_condition(_OTHER)),
+        exists().where(_OTHER.c.name != bindparam("node"), build_accepts_work_condition(_OTHER)),
     )
     .values(drained=DrainState.BY_GATEWAY)
 )
@@ -98,7 +98,7 @@ class NodeFailureCounter:
             del self._lost[node]
             await self.drain(node)
 
-    async def note_kept(self, node: str, tenant: int, *, began_s: float = 0.0) -> None:
+    async def record_kept_run(self, node: str, tenant: int, *, began_s: float = 0.0) -> None:
         """Record that a node has kept a run of a tenant's attempt, or more runs than it may have.
 
         If this began (`began_s` seconds ago) before the node's last failure, it is part of that failure: if a

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from assayd.model.attempt import Attempt
 
 KEPT = 1024
-MOST_BYTES = 16 * 2**10
+MAX_BYTES = 16 * 2**10
 """Of a submission; larger ones are read again."""
 
 
@@ -45,7 +45,7 @@ class HeldRunCache:
     def add(self, held: HeldRun) -> None:
         """Add a run that a node has just claimed."""
         self.forget(held.attempt_id)
-        if len(held.document) <= MOST_BYTES:
+        if len(held.document) <= MAX_BYTES:
             self._held[held.attempt_id] = held
             if len(self._held) > KEPT:
                 self._held.popitem(last=False)

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, bindparam, func, select
 
-from assayd.aio import Signal
+from assayd.aio import BroadcastEvent
 from assayd.attempts.events import OUTPUT
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS
@@ -22,7 +22,7 @@ from assayd_cluster.documents import (
     MOST_EVENTS,
     MOST_SEQ,
     Claim,
-    Claimed,
+    ClaimedRun,
     LiveEvent,
     RunLost,
     RunVerdict,
@@ -67,7 +67,7 @@ class RunUpdateRecorder:
         others: OtherGatewayAttempts,
         notices: GatewayNotices,
         failing: NodeFailureCounter,
-        cancels: Signal,
+        cancels: BroadcastEvent,
         on_passed_on: Callable[[], None],
     ) -> None:
         self._access = access
@@ -83,7 +83,7 @@ class RunUpdateRecorder:
         self._refused: OrderedDict[str, str] = OrderedDict()
         """The node that refused an attempt, for the newest of these attempts."""
 
-    async def claim(self, node: str, claim: Claim) -> Claimed:
+    async def claim(self, node: str, claim: Claim) -> ClaimedRun:
         """Assign a node the run to which its message refers. Raises: the same errors as `Runs.claim`."""
         try:
             return await self._runs.claim(node, claim)
@@ -97,7 +97,7 @@ class RunUpdateRecorder:
             self.publish_again(claim.attempt)
             await self._runs.request_republish(claim.attempt)
             if idle.tenant is not None:
-                await self._failing.note_kept(node, idle.tenant, began_s=LIVE_S)
+                await self._failing.record_kept_run(node, idle.tenant, began_s=LIVE_S)
             raise
         except RunHeldElsewhere as held:
             if not held.elsewhere:
@@ -105,7 +105,7 @@ class RunUpdateRecorder:
             # If it were put back, the message would be first in the queue and come to this node repeatedly.
             await asyncio.sleep(ELSEWHERE_S)
             self.publish_again(claim.attempt)
-            await self._runs.notify_returned(claim.attempt)
+            await self._runs.notify_run_returned(claim.attempt)
             raise RequestError(
                 "run.over", "another node runs it for another message; drop this one"
             ) from held
@@ -113,23 +113,23 @@ class RunUpdateRecorder:
     async def _end_lost_attempt(self, attempt_id: str) -> None:
         self._runs.forget(attempt_id)
         if self._execution.is_pending_here(attempt_id):
-            self._execution.end_exhausted(attempt_id)
+            self._execution.end_without_runs(attempt_id)
         else:
-            await self._runs.notify_exhausted(attempt_id)
+            await self._runs.notify_runs_exhausted(attempt_id)
 
-    async def require_held(self, node: str, attempt_id: str, run: int) -> None:
+    async def require_run_holder(self, node: str, attempt_id: str, run: int) -> None:
         """Check that a run belongs to a node before reading a body. Raises: the errors of `Runs.held`."""
-        await self._runs.require_held(node, attempt_id, run)
+        await self._runs.require_run_holder(node, attempt_id, run)
 
     async def record_events(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
         """Record and publish the events of a run. Raises: the same errors as `Runs.held`."""
-        held = await self._require_running(node, attempt_id, run)
+        held = await self._require_unfinished_run(node, attempt_id, run)
         before = (run - 1) * MOST_SEQ
         numbers = {"attempt": attempt_id, "first": before + 2, "last": before + MOST_SEQ}
 
         def apply(connection: Connection) -> Sequence[AttemptEvent]:
             count, newest = connection.execute(_SHOWN, numbers).one()
-            events = list(_iter_unseen_events(renumber_events(held, brought), newest))
+            events = list(_iter_unpublished_events(renumber_events(held, brought), newest))
             durable = [tables.build_event_values(event) for event in events if event.kind not in OUTPUT]
             if count + len(durable) > MOST_EVENTS:
                 raise RequestError("too_large", f"a run has at most {MOST_EVENTS} lasting events")
@@ -155,10 +155,10 @@ class RunUpdateRecorder:
 
         Raises: RequestError ``too_large``; the same errors as `Runs.held`.
         """
-        held = await self._require_running(node, attempt_id, run)
+        held = await self._require_unfinished_run(node, attempt_id, run)
         await self._runs.store_file(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
 
-    async def _require_running(self, node: str, attempt_id: str, run: int) -> HeldRun:
+    async def _require_unfinished_run(self, node: str, attempt_id: str, run: int) -> HeldRun:
         held = await self._runs.held(node, attempt_id, run)
         if held.finished:
             raise RequestError("run.over", f"attempt {attempt_id} no longer needs run {run}")
@@ -166,20 +166,20 @@ class RunUpdateRecorder:
 
     async def record_verdict(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
         """Record a verdict; return False if another one was recorded first. Raises: RequestError."""
-        held = await self._runs.get_claimed(node, attempt_id, run)
+        held = await self._runs.get_claimed_run(node, attempt_id, run)
         try:
             counted = await self._verdicts.record_verdict(held, brought)
         finally:
             self._runs.forget(attempt_id)
         if counted:
             self._failing.record_verdict(node)
-            await self._blame_refusing_node(attempt_id, held)
+            await self._count_refusal_against_node(attempt_id, held)
         await self._others.finish(attempt_id)
         return counted
 
     async def record_lost_run(self, node: str, attempt_id: str, run: int, lost: RunLost) -> None:
         """Record that a run ended without a verdict; another run follows if one is left."""
-        held = await self._require_running(node, attempt_id, run)
+        held = await self._require_unfinished_run(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
         spent = await self._runs.record_lost_run(held, started=lost.started, refused=lost.refused)
         if spent and run >= MAX_RUNS:
@@ -197,7 +197,7 @@ class RunUpdateRecorder:
         if len(self._refused) > MOST_REFUSED:
             self._refused.popitem(last=False)
 
-    async def _blame_refusing_node(self, attempt_id: str, held: HeldRun) -> None:
+    async def _count_refusal_against_node(self, attempt_id: str, held: HeldRun) -> None:
         """Count a refusal as a lost run if another node has judged the attempt."""
         node = self._refused.pop(attempt_id, held.node)
         if node != held.node:
@@ -242,7 +242,7 @@ class RunUpdateRecorder:
             return ()
 
 
-def _iter_unseen_events(events: Sequence[AttemptEvent], newest: int) -> Iterator[AttemptEvent]:
+def _iter_unpublished_events(events: Sequence[AttemptEvent], newest: int) -> Iterator[AttemptEvent]:
     """Return the events that weren't published before; this includes all output, which has no numbers."""
     for event in events:
         if event.kind in OUTPUT:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, literal, n
 
 from assayd import __version__
 from assayd.errors import StoreError
-from assayd.ports.driving import DrivenWork
+from assayd.ports.driving import WorkKind
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
@@ -56,10 +56,10 @@ _UNLISTED = insert(dispatches).from_select(
     ),
 )
 _DRIVEN = (
-    (DrivenWork.BATCH, tables.batches, tables.batches.c.created_at),
-    (DrivenWork.REPAIR, tables.repairs, tables.repairs.c.started_at),
-    (DrivenWork.GENERATION, tables.generations, tables.generations.c.started_at),
-    (DrivenWork.WORKFLOW, tables.workflows, tables.workflows.c.created_at),
+    (WorkKind.BATCH, tables.batches, tables.batches.c.created_at),
+    (WorkKind.REPAIR, tables.repairs, tables.repairs.c.started_at),
+    (WorkKind.GENERATION, tables.generations, tables.generations.c.started_at),
+    (WorkKind.WORKFLOW, tables.workflows, tables.workflows.c.created_at),
 )
 _FORGET_ENDED = [
     delete(drivers).where(

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from assayd import __version__
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
-from assayd_cluster.documents import BeatAnswer, NodeBeat
+from assayd_cluster.documents import HeartbeatAnswer, NodeHeartbeat
 from assayd_cluster.nodes import FULL, STOPPED, DrainState
 from assayd_cluster.tables import gateways, nodes
 
@@ -20,7 +20,7 @@ _LIVE = select(nodes, NOW.label("now")).where(nodes.c.beat_at > LIVE_SINCE).orde
 _GATEWAYS = select(func.count(), func.min(gateways.c.id)).where(gateways.c.beat_at > LIVE_SINCE)
 
 
-def accepts_work_condition(table: FromClause = nodes) -> ColumnElement[bool]:
+def build_accepts_work_condition(table: FromClause = nodes) -> ColumnElement[bool]:
     """Return the SQL condition that a node is alive and can claim work."""
     return and_(table.c.beat_at > LIVE_SINCE, table.c.consumes == 1, table.c.drained == DrainState.NO)
 
@@ -74,7 +74,7 @@ class ClusterSnapshot:
         return -(-self.capacity // self.gateways)
 
 
-def find_objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
+def find_rejection_reason(beat: NodeHeartbeat, profiles: Mapping[str, str]) -> str:
     """Return the reason why a node must not accept work; empty if it can."""
     if beat.leaving:
         return STOPPED
@@ -111,9 +111,9 @@ class NodeTable:
         self._profiles = profiles
         self._most_capacity = most_capacity
 
-    async def beat(self, name: str, beat: NodeBeat) -> BeatAnswer:
+    async def beat(self, name: str, beat: NodeHeartbeat) -> HeartbeatAnswer:
         """Record the state of a node; return whether the node can claim work."""
-        why = find_objection(beat, self._profiles())
+        why = find_rejection_reason(beat, self._profiles())
         values = {
             "name": name,
             "beat_at": NOW,
@@ -136,7 +136,7 @@ class NodeTable:
             lambda connection: connection.execute(statement).scalar_one(), durable=False
         )
         why = DrainState(drained).why or why
-        return BeatAnswer(consume=not why, why=why)
+        return HeartbeatAnswer(consume=not why, why=why)
 
     async def read_snapshot(self) -> ClusterSnapshot:
         """Return the nodes and gateways that are alive."""

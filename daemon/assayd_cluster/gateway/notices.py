@@ -17,12 +17,12 @@ import structlog
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
-from assayd.aio import back_off_s, task_group
+from assayd.aio import backoff_delay_s, task_group
 
 log = structlog.get_logger()
 
 CHANNEL = "assayd_events"
-MOST_BYTES = 7_900
+MAX_BYTES = 7_900
 """PostgreSQL takes up to 8000 bytes in a notice."""
 _NOTIFY = text("SELECT pg_notify(:channel, :notice)")
 
@@ -55,7 +55,7 @@ class GatewayNotices:
     def send_notice(self, connection: Connection, kind: str, **content: object) -> bool:
         """Send a notice to the other gateways at commit; return False if its content is too long."""
         notice = self.write(kind, **content)
-        if len(notice) > MOST_BYTES:
+        if len(notice) > MAX_BYTES:
             return False
         connection.execute(_NOTIFY, {"channel": CHANNEL, "notice": notice})
         return True
@@ -89,7 +89,7 @@ class GatewayNotices:
             except psycopg.Error as trouble:
                 failures += 1
                 log.error("notices.lost", problem=type(trouble).__name__, failures=failures)
-                await asyncio.sleep(back_off_s(failures))
+                await asyncio.sleep(backoff_delay_s(failures))
 
     def _dispatch_notice(self, payload: str) -> None:
         """Call a notice's listener. An error in the listener is only logged."""

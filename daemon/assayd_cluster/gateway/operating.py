@@ -34,14 +34,14 @@ TokenId = Annotated[str, Path(alias="id", max_length=26, description="The token'
 Name = Annotated[str, Path(max_length=64, description="The node's name.")]
 
 
-def _json_response_spec(model: type[Any], description: str) -> dict[str, Any]:
+def _describe_json_response(model: type[Any], description: str) -> dict[str, Any]:
     return {"model": model, "description": description}
 
 
 @router.post(
     "/tokens",
     status_code=201,
-    responses={201: _json_response_spec(NewTokenDocument, "The token, shown only once.")},
+    responses={201: _describe_json_response(NewTokenDocument, "The token, shown only once.")},
     openapi_extra={
         "requestBody": {"content": {"application/json": {"schema": TokenBody.model_json_schema()}}}
     },
@@ -60,12 +60,12 @@ async def create_token(request: Request, call: CallDep) -> Response:
         await _get_tokens(request).revoke(record.id)
         raise
     document = NewTokenDocument.from_value(
-        record, scopes=_sorted_scopes(record), token=secret, broker_url=broker_url
+        record, scopes=_sort_scopes(record), token=secret, broker_url=broker_url
     )
     return json_response(document, status=201, headers={"Cache-Control": "no-store"})
 
 
-@router.get("/tokens", responses={200: _json_response_spec(TokenListDocument, "All tokens.")})
+@router.get("/tokens", responses={200: _describe_json_response(TokenListDocument, "All tokens.")})
 async def list_tokens(request: Request, call: CallDep) -> Response:
     """List all tokens, without their secrets; for operators."""
     call.require_operator()
@@ -73,7 +73,7 @@ async def list_tokens(request: Request, call: CallDep) -> Response:
     return json_response(TokenListDocument.model_construct(tokens=found))
 
 
-@router.delete("/tokens/{id}", responses={200: _json_response_spec(TokenDocument, "The token, revoked.")})
+@router.delete("/tokens/{id}", responses={200: _describe_json_response(TokenDocument, "The token, revoked.")})
 async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Response:
     """Revoke a token at every gateway within seconds, and remove a node's broker account; for operators.
 
@@ -90,7 +90,7 @@ async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Re
     return json_response(_to_token_document(record))
 
 
-@router.get("/nodes", responses={200: _json_response_spec(NodeListDocument, "All nodes.")})
+@router.get("/nodes", responses={200: _describe_json_response(NodeListDocument, "All nodes.")})
 async def list_nodes(request: Request, call: CallDep) -> Response:
     """List the nodes with their last reported states; for operators."""
     call.require_operator()
@@ -98,13 +98,13 @@ async def list_nodes(request: Request, call: CallDep) -> Response:
     return json_response(NodeListDocument.model_construct(nodes=found))
 
 
-@router.post("/nodes/{name}/drain", responses={200: _json_response_spec(NodeDocument, "The node.")})
+@router.post("/nodes/{name}/drain", responses={200: _describe_json_response(NodeDocument, "The node.")})
 async def drain_node(request: Request, call: CallDep, name: Name) -> Response:
     """Stop a node from claiming work; its running attempts continue. For operators."""
     return await _set_drained(request, call, name, drained=True)
 
 
-@router.post("/nodes/{name}/resume", responses={200: _json_response_spec(NodeDocument, "The node.")})
+@router.post("/nodes/{name}/resume", responses={200: _describe_json_response(NodeDocument, "The node.")})
 async def resume_node(request: Request, call: CallDep, name: Name) -> Response:
     """Let a drained node accept work again; for operators."""
     resumed = await _set_drained(request, call, name, drained=False)
@@ -114,7 +114,7 @@ async def resume_node(request: Request, call: CallDep, name: Name) -> Response:
 
 @router.post(
     "/nodes/{name}/distrust",
-    responses={200: _json_response_spec(DistrustDocument, "The number of marked verdicts.")},
+    responses={200: _describe_json_response(DistrustDocument, "The number of marked verdicts.")},
 )
 async def distrust_node(
     request: Request,
@@ -132,7 +132,7 @@ async def distrust_node(
     node = await _get_nodes(request).set_drained(name, drained=True)
     door: NodeServices = request.app.state.node_door
     if node is None and not await door.runs.is_known(name):
-        raise _no_node_error(name)
+        raise _unknown_node_error(name)
     marked, taken_back = await door.runs.distrust(name, to_micros(since) if since else 0)
     await _get_accounts(request).suspend(name)
     document = None if node is None else NodeDocument.from_value(node)
@@ -141,7 +141,7 @@ async def distrust_node(
 
 @router.post(
     "/nodes/{name}/forget",
-    responses={200: _json_response_spec(ForgottenNodeDocument, "The node is not listed any more.")},
+    responses={200: _describe_json_response(ForgottenNodeDocument, "The node is not listed any more.")},
 )
 async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
     """Delete the record of a node that has stopped or is lost, and revoke its tokens; for operators.
@@ -152,7 +152,7 @@ async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
     call.require_operator()
     forgotten = await _get_nodes(request).forget(name)
     if forgotten is None:
-        raise _no_node_error(name)
+        raise _unknown_node_error(name)
     verifier: TokenVerifier = request.app.state.verifier
     verifier.forget()
     for token_id in forgotten.ended:
@@ -160,7 +160,7 @@ async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
     return json_response(ForgottenNodeDocument(name=name, revoked=list(forgotten.revoked)))
 
 
-def _no_node_error(name: str) -> RequestError:
+def _unknown_node_error(name: str) -> RequestError:
     return RequestError("not_found", f"node {name!r} doesn't exist; `assay nodes` lists all nodes")
 
 
@@ -168,15 +168,15 @@ async def _set_drained(request: Request, call: CallDep, name: str, *, drained: b
     call.require_operator()
     node = await _get_nodes(request).set_drained(name, drained=drained)
     if node is None:
-        raise _no_node_error(name)
+        raise _unknown_node_error(name)
     return json_response(NodeDocument.from_value(node))
 
 
 def _to_token_document(record: TokenRecord) -> TokenDocument:
-    return TokenDocument.from_value(record, scopes=_sorted_scopes(record))
+    return TokenDocument.from_value(record, scopes=_sort_scopes(record))
 
 
-def _sorted_scopes(record: TokenRecord) -> list[str]:
+def _sort_scopes(record: TokenRecord) -> list[str]:
     return sorted(scope.value for scope in record.scopes)
 
 

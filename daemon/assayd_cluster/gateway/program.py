@@ -15,12 +15,12 @@ import uvloop
 
 from assayd import memory
 from assayd.aio import task_group
-from assayd.api import ApiServer, server_config
+from assayd.api import ApiServer, build_server_config
 from assayd.api.bounded_http import ConnectionSlots
-from assayd.daemon import SWITCH_S, Daemon, Notifier, raise_priority, state_lock
+from assayd.daemon import SWITCH_S, Daemon, Notifier, lock_state_dir, raise_priority
 from assayd.errors import ConfigError
 from assayd.log import configure_logging
-from assayd.sockets import is_passed_by_systemd, listen_unix
+from assayd.sockets import is_socket_activated, listen_unix
 from assayd.wiring import build_application, build_socket_access
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.gateway import operating, routes
@@ -48,23 +48,23 @@ def run(settings: GatewaySettings) -> int:
 
 
 async def _run_gateway(settings: GatewaySettings) -> int:
-    with state_lock(settings.state_dir):
+    with lock_state_dir(settings.state_dir):
         listening = listen_unix(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
         try:
             async with AsyncExitStack() as stack:
                 notifier = stack.enter_context(closing(Notifier()))
                 await stack.enter_async_context(notifier.send_heartbeats())
-                secure = _listen_securely(settings, stack)
+                secure = _listen_with_tls(settings, stack)
                 gateway = await build_gateway(settings, stack)
                 return await _serve_until_stopped(settings, gateway, notifier, listening, secure)
         finally:
             listening.close()
-            if not is_passed_by_systemd():
+            if not is_socket_activated():
                 settings.socket.unlink(missing_ok=True)
             log.info("gateway.stopped")
 
 
-def _listen_securely(
+def _listen_with_tls(
     settings: GatewaySettings, stack: AsyncExitStack
 ) -> tuple[socket.socket, CertificateFiles] | None:
     """Return the TLS listener for other hosts; None if the settings specify none."""
@@ -103,7 +103,7 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
         refused=lambda code: refusals.labels(code).inc(),
     )
     return partial(
-        server_config,
+        build_server_config,
         gate,
         access,
         places=ConnectionSlots(limits.connections),

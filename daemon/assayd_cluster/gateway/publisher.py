@@ -27,7 +27,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from tenacity import AsyncRetrying, retry_if_exception_type
 
-from assayd.aio import task_group, tenacity_back_off
+from assayd.aio import task_group, tenacity_backoff_delay
 from assayd.documents import serialize_compact
 from assayd.errors import StoreError
 from assayd_cluster.broker import EXCHANGE, TASK
@@ -58,12 +58,12 @@ class BrokerChannel:
         """
         if self._connection is not None:  # the connection may have been lost while nothing was sent
             with suppress(*AWAY):
-                self._send(messages)
+                self._send_and_confirm(messages)
                 return
             self._drop_connection()
         try:
             self._connect()
-            self._send(messages)
+            self._send_and_confirm(messages)
         except BaseException:
             self._drop_connection()
             raise
@@ -92,7 +92,7 @@ class BrokerChannel:
         self._unconfirmed.clear()
         self._sent = 0
 
-    def _send(self, messages: Sequence[BrokerMessage]) -> None:
+    def _send_and_confirm(self, messages: Sequence[BrokerMessage]) -> None:
         for message in messages:
             self._sent += 1
             self._unconfirmed.add(self._sent)
@@ -130,7 +130,7 @@ def _on_rejected(*_: object) -> None:
 
 log = structlog.get_logger()
 
-MOST_AT_ONCE = 256
+MAX_AT_ONCE = 256
 """Messages of which the first waits for the last."""
 NOTED_EVERY_S = 0.25
 """How often publications are noted; those not noted before a crash are published twice."""
@@ -189,7 +189,7 @@ class BrokerPublisher:
 
     async def publish(self, message: BrokerMessage) -> None:
         """Wait, without a timeout, until the broker has confirmed a message."""
-        await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=tenacity_back_off)(
+        await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=tenacity_backoff_delay)(
             self._publish_once, message
         )
         self.problem = ""
@@ -226,7 +226,7 @@ class BrokerPublisher:
         post = self._posts.get()
         while post is not None:
             group.append(post)
-            if len(group) == MOST_AT_ONCE or self._posts.empty():
+            if len(group) == MAX_AT_ONCE or self._posts.empty():
                 return group
             post = self._posts.get()
         return []

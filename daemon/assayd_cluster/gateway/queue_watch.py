@@ -46,7 +46,7 @@ def count_unclaimed(connection: Connection) -> int:
     return int(connection.execute(_UNCLAIMED).scalar_one())
 
 
-class _RecentCounter:
+class SlidingWindowCounter:
     """A counter of the events in the last `RECENT_S` seconds, accurate to a sixtieth of this time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -83,9 +83,9 @@ class QueueMonitor:
         """Whether no message waited at the last look; False if the broker didn't answer."""
         self.unclaimed_by_node: Mapping[str, int] = {}
         """How many messages the account of each node has received since the node last claimed a run."""
-        self._again = _RecentCounter(clock)
-        self._passed_on = _RecentCounter(clock)
-        self._taken_back = _RecentCounter(clock)
+        self._again = SlidingWindowCounter(clock)
+        self._passed_on = SlidingWindowCounter(clock)
+        self._taken_back = SlidingWindowCounter(clock)
 
     @property
     def taken(self) -> int:
@@ -107,15 +107,15 @@ class QueueMonitor:
         """Return the number of runs taken back in the last `RECENT_S` seconds from nodes that kept them."""
         return self._taken_back.count
 
-    def count_taken_back(self) -> None:
+    def record_taken_back_run(self) -> None:
         """Count a run that was taken back from its node."""
         self._taken_back.note()
 
-    def count_republished(self) -> None:
+    def record_republished_attempt(self) -> None:
         """Count a republished attempt that no node had claimed, or whose node was lost."""
         self._again.note()
 
-    def count_passed_on(self) -> None:
+    def record_passed_on_attempt(self) -> None:
         """Count an attempt that was delivered to a node that accepts no work."""
         self._passed_on.note()
 
@@ -129,11 +129,11 @@ class QueueMonitor:
         try:
             while True:
                 await asyncio.sleep(LOOKED_EVERY_S)
-                await self._check_queue(queue, unclaimed)
+                await self._measure_queue(queue, unclaimed)
         finally:
             queue.close()
 
-    async def _check_queue(self, queue: QueueLengthReader, unclaimed: Callable[[], Awaitable[int]]) -> None:
+    async def _measure_queue(self, queue: QueueLengthReader, unclaimed: Callable[[], Awaitable[int]]) -> None:
         try:
             waiting = await asyncio.to_thread(queue.count)
             self.note(waiting=waiting, unclaimed=await unclaimed())

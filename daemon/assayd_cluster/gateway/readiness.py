@@ -15,7 +15,7 @@ from typing import NoReturn
 import structlog
 from sqlalchemy import select, text
 
-from assayd.aio import Signal
+from assayd.aio import BroadcastEvent
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.metrics import Metrics
 from assayd.model.health import HealthRow, HealthStatus
@@ -71,9 +71,12 @@ class ClusterHealthChecks:
         except StoreError as trouble:
             remedy = "check that PostgreSQL runs, and read the gateway's log"
             return [HealthRow(check="database", status=HealthStatus.FAIL, detail=trouble.code, remedy=remedy)]
-        broker, bundles = broker_health_row(self._publisher.problem, outbox), await self._check_bundles()
-        accounts, messages = await self._check_accounts(), message_health_row(self._queue)
-        return [database, broker, accounts, messages, bundles, *node_health_rows(nodes)]
+        broker, bundles = (
+            build_broker_health_row(self._publisher.problem, outbox),
+            await self._check_bundles(),
+        )
+        accounts, messages = await self._check_accounts(), build_message_health_row(self._queue)
+        return [database, broker, accounts, messages, bundles, *build_node_health_rows(nodes)]
 
     async def _check_accounts(self) -> HealthRow:
         try:
@@ -84,7 +87,7 @@ class ClusterHealthChecks:
             return HealthRow(
                 check="broker accounts", status=HealthStatus.WARN, detail=trouble.message, remedy=remedy
             )
-        return account_health_row(readers, live)
+        return build_account_health_row(readers, live)
 
     async def _check_bundles(self) -> HealthRow:
         try:
@@ -113,7 +116,7 @@ _LIVE_TOKENS = select(tokens.c.id).where(tokens.c.node.is_not(None), tokens.c.re
 _VERSION = text("SELECT current_setting('server_version')")
 
 
-def broker_health_row(problem: str, outbox: OutboxState) -> HealthRow:
+def build_broker_health_row(problem: str, outbox: OutboxState) -> HealthRow:
     """Return the health row for the connection to the broker."""
     waiting = f"{outbox.unpublished} attempts wait for it, the oldest for {outbox.oldest_s:.0f} s"
     remedy = "check that RabbitMQ runs; waiting attempts are then published"
@@ -127,7 +130,7 @@ def broker_health_row(problem: str, outbox: OutboxState) -> HealthRow:
     return HealthRow(check="broker", status=HealthStatus.OK, detail=detail)
 
 
-def account_health_row(readers: QueueReaderAccounts | None, live: Collection[str]) -> HealthRow:
+def build_account_health_row(readers: QueueReaderAccounts | None, live: Collection[str]) -> HealthRow:
     """Return the health row for the queue's read access; `live` contains the ids of nodes' valid tokens."""
 
     def build_row(status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
@@ -153,7 +156,7 @@ MOST_PASSED_ON = 2 * MOST_CAPACITY
 """Messages that a drained node already has before it stops consuming."""
 
 
-def message_health_row(queue: QueueMonitor) -> HealthRow:
+def build_message_health_row(queue: QueueMonitor) -> HealthRow:
     """Return the health row that reports whether messages are read from the queue without a claim."""
     again = f"{queue.republished_attempts} attempts published again in the last {RECENT_S / 60:.0f} minutes"
     node, messages = max(queue.unclaimed_by_node.items(), key=itemgetter(1), default=("", 0))
@@ -177,7 +180,7 @@ def message_health_row(queue: QueueMonitor) -> HealthRow:
     return HealthRow(check="messages", status=HealthStatus.OK, detail="nodes claim those that they take")
 
 
-def node_health_rows(nodes: Sequence[Node]) -> list[HealthRow]:
+def build_node_health_rows(nodes: Sequence[Node]) -> list[HealthRow]:
     """Return the row of every node, and a failure if all are stopped or none has registered."""
     if not nodes:
         remedy = "start assayd-node on a host; docs/operating/cluster.md says how"
@@ -186,7 +189,7 @@ def node_health_rows(nodes: Sequence[Node]) -> list[HealthRow]:
                 check="nodes", status=HealthStatus.FAIL, detail="no node has registered yet", remedy=remedy
             )
         ]
-    rows = [_node_health_row(node) for node in nodes]
+    rows = [_build_node_health_row(node) for node in nodes]
     if all(node.state == "stopped" for node in nodes):
         detail = f"all {len(nodes)} were stopped in order"
         remedy = "start assayd-node on a host"
@@ -194,7 +197,7 @@ def node_health_rows(nodes: Sequence[Node]) -> list[HealthRow]:
     return rows
 
 
-def _node_health_row(node: Node) -> HealthRow:
+def _build_node_health_row(node: Node) -> HealthRow:
     if node.state == "ready":
         detail = f"{node.in_hand} of {node.capacity} in hand, {node.version}, {node.engine}"
         return HealthRow(check=f"node {node.name}", status=HealthStatus.OK, detail=detail)
@@ -239,7 +242,7 @@ class ClusterReadiness:
         self.tried = asyncio.Event()
         self.census = ClusterSnapshot()
         self.problem = "the gateway hasn't looked for nodes yet"
-        self.changed = Signal()
+        self.changed = BroadcastEvent()
         """Given when the gateway has looked for nodes."""
 
     def ready(self) -> tuple[bool, str]:

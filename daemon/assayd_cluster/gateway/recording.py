@@ -31,7 +31,7 @@ from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.store import tables
 from assayd.store.recorder import VerdictWriteResult
-from assayd.store.server import OneStatement, Row, StatementText, select_listed_rows
+from assayd.store.server import CompiledStatement, Row, SingleStatementChange, select_json_rows
 from assayd.store.tables import Values
 from assayd_cluster.clock import NOW
 from assayd_cluster.gateway.dispatches import BrokerMessage, compute_ticket_digest, generate_ticket
@@ -51,7 +51,7 @@ def _build_insert(table: Table) -> Insert:
     return insert(table).values(values).on_conflict_do_nothing()
 
 
-def _insert_if_found(table: Table, there: FromClause) -> Insert:
+def _build_conditional_insert(table: Table, there: FromClause) -> Insert:
     """Return an insert like `_build_insert` that is run only if another statement has found a row."""
     values = [bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c]
     names = [each.name for each in table.c]
@@ -64,7 +64,7 @@ def _prefix_parameters(table: Table, row: Mapping[str, object]) -> Values:
 
 # Only for a live gateway: one that counts as dead accepts nothing.
 _GATEWAY = select(gateways.c.id).where(gateways.c.id == bindparam("gateway")).cte("gateway")
-_ATTEMPT = _insert_if_found(tables.attempts, _GATEWAY).returning(tables.attempts.c.id).cte("attempt")
+_ATTEMPT = _build_conditional_insert(tables.attempts, _GATEWAY).returning(tables.attempts.c.id).cte("attempt")
 # Inserted with the attempt, because foreign keys are checked when the statement ends.
 _SUBMISSION = (
     insert(tables.submissions)
@@ -88,7 +88,7 @@ _DISPATCH = (
     )
     .cte("dispatch")
 )
-_ACCEPT = StatementText(
+_ACCEPT = CompiledStatement(
     select(_count_rows(_ATTEMPT).label("accepted"), _count_rows(_GATEWAY).label("lives")).add_cte(
         _SUBMISSION, _DISPATCH
     )
@@ -107,10 +107,10 @@ _HELD = (
     .with_for_update(read=True)
     .cte("held")
 )
-_LISTED = select_listed_rows(tables.events)
+_LISTED = select_json_rows(tables.events)
 
 
-def _build_finish_statement(verdict: Insert, *held: CTE) -> StatementText:
+def _build_finish_statement(verdict: Insert, *held: CTE) -> CompiledStatement:
     """Return the statement that records a verdict; `held` selects the run if a node sent the verdict."""
     new = verdict.returning(tables.verdicts.c.attempt_id).cte("verdict")
     events = (
@@ -140,11 +140,11 @@ def _build_finish_statement(verdict: Insert, *held: CTE) -> StatementText:
         *(_count_rows(each).label("held") for each in held),
         told.label("told"),
     ]
-    return StatementText(select(*counts).add_cte(events, gone))
+    return CompiledStatement(select(*counts).add_cte(events, gone))
 
 
 _FINISH = _build_finish_statement(_build_insert(tables.verdicts))
-_FINISH_HELD = _build_finish_statement(_insert_if_found(tables.verdicts, _HELD), _HELD)
+_FINISH_HELD = _build_finish_statement(_build_conditional_insert(tables.verdicts, _HELD), _HELD)
 
 
 class GatewayJobRows:
@@ -167,7 +167,9 @@ class GatewayJobRows:
             raise StoreError("gateway.superseded", message, retryable=True)
         return accepted
 
-    def build_accept_statement(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool]:
+    def build_accept_statement(
+        self, attempt: Attempt, row: Values, document: bytes
+    ) -> SingleStatementChange[bool]:
         """Return the statement of `accept`; its result is also False if the gateway was declared dead."""
         return self._build_accept_statement(
             attempt, row, document, lambda found: bool(found and found["accepted"])
@@ -175,7 +177,7 @@ class GatewayJobRows:
 
     def _build_accept_statement(
         self, attempt: Attempt, row: Values, document: bytes, come_to: Callable[[Row | None], T]
-    ) -> OneStatement[T]:
+    ) -> SingleStatementChange[T]:
         ticket, submission = generate_ticket(), str(row["submission"])
         values = {
             **_prefix_parameters(tables.attempts, row),
@@ -192,21 +194,23 @@ class GatewayJobRows:
                 )
             return come_to(found)
 
-        return OneStatement(_ACCEPT, values, read)
+        return SingleStatementChange(_ACCEPT, values, read)
 
     def finish(
         self, connection: Connection, attempt: Attempt, verdict: Values, events: Sequence[Values]
     ) -> bool:
         """Write a verdict with its events, delete the attempt's outbox row, and notify other gateways."""
         values = self._build_finish_parameters(attempt, verdict, events)
-        return OneStatement(_FINISH, values, lambda found: bool(found and found["first"]))(connection)
+        return SingleStatementChange(_FINISH, values, lambda found: bool(found and found["first"]))(
+            connection
+        )
 
     def build_finish_statement(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
-    ) -> OneStatement[VerdictWriteResult]:
+    ) -> SingleStatementChange[VerdictWriteResult]:
         """Return the statement of `finish` for a verdict sent by the node that holds the run."""
         values = {**self._build_finish_parameters(attempt, verdict, events), "held_by": held_by}
-        return OneStatement(_FINISH_HELD, values, _read_verdict_write_result)
+        return SingleStatementChange(_FINISH_HELD, values, _read_verdict_write_result)
 
     def _build_finish_parameters(self, attempt: Attempt, verdict: Values, events: Sequence[Values]) -> Values:
         return {

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.byte_budget import GrowingReservation
-from assayd.documents import error_document, refuse_many_values, serialize_compact, to_plain
+from assayd.documents import build_error_document, reject_excess_values, serialize_compact, to_plain
 from assayd.documents.base import error_path, message_of
 from assayd.errors import RequestError
 from assayd_cluster.documents import (
@@ -23,17 +23,17 @@ from assayd_cluster.documents import (
     NODES_VALUES,
     SHA256,
     ULID,
-    BeatAnswer,
     CancelledRuns,
     Claim,
-    Claimed,
+    ClaimedRun,
+    HeartbeatAnswer,
     LiveEvents,
-    NodeBeat,
+    NodeHeartbeat,
     RunLost,
     RunVerdict,
     VerdictAnswer,
 )
-from assayd_cluster.gate import require_node
+from assayd_cluster.gate import require_node_token
 from assayd_cluster.gateway.live import RunUpdateRecorder
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import NodeTable
@@ -47,8 +47,8 @@ SMALL_BYTES = 2**20
 EVENTS_BYTES = 8 * 2**20
 VERDICT_BYTES = 48 * 2**20
 FILE_BYTES = 40 * 2**20
-MOST_WAIT_S = 30.0
-_BEAT = TypeAdapter(NodeBeat)
+MAX_WAIT_S = 30.0
+_BEAT = TypeAdapter(NodeHeartbeat)
 _CLAIM = TypeAdapter(Claim)
 _EVENTS = TypeAdapter(LiveEvents)
 _BROUGHT: TypeAdapter[RunLost | RunVerdict] = TypeAdapter(RunLost | RunVerdict)
@@ -98,7 +98,7 @@ async def _read_model(
 
 
 def _parse_model(adapter: TypeAdapter[T], body: bytes) -> T:
-    refuse_many_values(body, most_values=NODES_VALUES)
+    reject_excess_values(body, most_values=NODES_VALUES)
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
@@ -107,19 +107,19 @@ def _parse_model(adapter: TypeAdapter[T], body: bytes) -> T:
         raise RequestError("invalid", f"{field}: {message_of(first)}", field=field) from error
 
 
-@router.put("", responses={200: {"model": BeatAnswer}})
+@router.put("", responses={200: {"model": HeartbeatAnswer}})
 async def put_node(request: Request, call: CallDep, name: Name) -> Response:
     """Record a node's heartbeat; the response states whether the node should accept work."""
-    require_node(request, name)
+    require_node_token(request, name)
     with _reserve_bytes(call, name) as held:
         beat = await _read_model(request, call, held, _BEAT)
     return json_response(await _get_node_services(request).nodes.beat(name, beat))
 
 
-@router.post("/runs", responses={200: {"model": Claimed}})
+@router.post("/runs", responses={200: {"model": ClaimedRun}})
 async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
     """Claim the run to which a broker message refers."""
-    require_node(request, name)
+    require_node_token(request, name)
     with _reserve_bytes(call, name) as holding:
         claim = await _read_model(request, call, holding, _CLAIM)
     door = _get_node_services(request)
@@ -129,7 +129,7 @@ async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
         return json_response(claimed)
     except RunHeldElsewhere as held:
         door.metrics.claims.labels("held").inc()
-        refused = to_plain(error_document(held))
+        refused = to_plain(build_error_document(held))
         refused["error"]["elsewhere"] = held.elsewhere
         return Response(serialize_compact(refused), status_code=409, media_type="application/json")
     except RequestError as refusal:
@@ -143,10 +143,10 @@ async def list_cancelled_runs(
     request: Request,
     call: CallDep,
     name: Name,
-    wait_s: Annotated[float, Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False)] = 0,
+    wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)] = 0,
 ) -> Response:
     """Wait until the node holds attempts that it must end, and return them."""
-    require_node(request, name)
+    require_node_token(request, name)
     found = await _get_node_services(request).runs.wait_for_cancelled(name, wait_s)
     return json_response(CancelledRuns(attempts=list(found)))
 
@@ -156,9 +156,9 @@ async def put_run_events(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
 ) -> Response:
     """Accept events of a run that is in progress."""
-    require_node(request, name)
+    require_node_token(request, name)
     door = _get_node_services(request)
-    await door.runs.require_held(name, attempt, run)
+    await door.runs.require_run_holder(name, attempt, run)
     with _reserve_bytes(call, name) as held:
         brought = await _read_model(request, call, held, _EVENTS, EVENTS_BYTES)
         await door.runs.record_events(name, attempt, run, brought.events)
@@ -170,9 +170,9 @@ async def put_run_file(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number, sha256: Sha256
 ) -> Response:
     """Accept a large file of a bundle before the verdict arrives."""
-    require_node(request, name)
+    require_node_token(request, name)
     door = _get_node_services(request)
-    await door.runs.require_held(name, attempt, run)
+    await door.runs.require_run_holder(name, attempt, run)
     with _reserve_bytes(call, name) as held:
         content = await read_body(request, call, held, max_bytes=FILE_BYTES)
         if (await asyncio.to_thread(hashlib.sha256, content)).hexdigest() != sha256:
@@ -186,9 +186,9 @@ async def put_run_verdict(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
 ) -> Response:
     """Accept the verdict of a run, or the report that the run has no verdict."""
-    require_node(request, name)
+    require_node_token(request, name)
     door = _get_node_services(request)
-    await door.runs.require_held(name, attempt, run)
+    await door.runs.require_run_holder(name, attempt, run)
     with _reserve_bytes(call, name) as held:
         brought = await _read_model(request, call, held, _BROUGHT, VERDICT_BYTES)
         if isinstance(brought, RunLost):

@@ -33,14 +33,14 @@ from assayd.model.attempt import State
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import get_attempt
-from assayd.store.server import OneStatement, Row
+from assayd.store.server import Row, SingleStatementChange
 from assayd.store.tables import read_attempt
 from assayd_cluster.clock import LIVE_SINCE, NOW
-from assayd_cluster.documents import LIVE_S, Claim, Claimed
-from assayd_cluster.gateway.claiming import LastRun, NodeStanding, Refusal, build_first_claim, decide_claim
+from assayd_cluster.documents import LIVE_S, Claim, ClaimedRun
+from assayd_cluster.gateway.claiming import LastRun, NodeEligibility, Refusal, build_first_claim, decide_claim
 from assayd_cluster.gateway.dispatches import compute_ticket_digest
 from assayd_cluster.gateway.held_runs import HeldRun, HeldRunCache
-from assayd_cluster.gateway.nodes import accepts_work_condition
+from assayd_cluster.gateway.nodes import build_accepts_work_condition
 from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.tables import dispatches, nodes, uploads
 
@@ -84,7 +84,7 @@ _UNFINISHED_OF_BEGUN = (
 _IN_HAND = select(func.count(_UNFINISHED_OF_BEGUN)).select_from(_BEGUN).scalar_subquery()
 """How many runs a node has begun that are neither over nor forgotten: those of the last seconds, and all
 that it lists."""
-_TAKES_WORK = accepts_work_condition()
+_TAKES_WORK = build_accepts_work_condition()
 _CLAIMED = (
     select(
         tables.attempts,
@@ -225,7 +225,7 @@ class RunTable:
         self._lasts = int(longest_run_s * 1_000_000)
         self._kept = HeldRunCache()
 
-    async def claim(self, node: str, claim: Claim) -> Claimed:
+    async def claim(self, node: str, claim: Claim) -> ClaimedRun:
         """Assign a node the run to which its message refers.
 
         Raises: Held; Idle; RequestError ``run.over``, ``ticket.wrong``; Exhausted.
@@ -245,10 +245,10 @@ class RunTable:
             others = others and connection.execute(_OTHERS, {"node": node}).scalar_one() > 0
             cancelled = row.cancelled_at is not None
             decided = decide_claim(
-                node, last, cancelled=cancelled, others=others, standing=_read_standing(row)
+                node, last, cancelled=cancelled, others=others, standing=_read_eligibility(row)
             )
             if isinstance(decided, Refusal):
-                raise _refusal_error(decided, node, claim.attempt)
+                raise _claim_refused_error(decided, node, claim.attempt)
             if last is not None and decided == last.number:
                 return _build_held_run(row._mapping, node, decided, row.leased_at)
             # Twice the stated number: a killed worker leaves runs that its successor lists again.
@@ -265,7 +265,7 @@ class RunTable:
             held = await self._access.write(apply, durable=False)
         self._kept.add(held)
         attempt = held.attempt
-        return Claimed(
+        return ClaimedRun(
             run=held.number,
             document=await _build_node_document(held.document),
             uid=attempt.peer.uid,
@@ -273,7 +273,7 @@ class RunTable:
             policy=attempt.policy,
         )
 
-    def _build_first_claim_statement(self, node: str, claim: Claim) -> OneStatement[HeldRun | None]:
+    def _build_first_claim_statement(self, node: str, claim: Claim) -> SingleStatementChange[HeldRun | None]:
         """Return the statement that assigns the first run to a node; it returns None if it can't decide."""
         ticket = compute_ticket_digest(claim.ticket)
         values = {"attempt": claim.attempt, "node": node, "ticket": ticket, "lasts": self._lasts}
@@ -281,9 +281,9 @@ class RunTable:
         def read(row: Row | None) -> HeldRun | None:
             return _build_held_run(row, node, 1, row["now"]) if row is not None and row["added"] else None
 
-        return OneStatement(_CLAIM_FIRST, values, read)
+        return SingleStatementChange(_CLAIM_FIRST, values, read)
 
-    async def require_held(self, node: str, attempt_id: str, number: int) -> None:
+    async def require_run_holder(self, node: str, attempt_id: str, number: int) -> None:
         """Check that a run belongs to a node. Raises: RequestError ``run.foreign``, ``run.over``."""
         if self._kept.find(node, attempt_id, number) is not None:
             return
@@ -294,7 +294,7 @@ class RunTable:
         if expires_at == OVER:
             raise _run_over_error(attempt_id)
 
-    async def get_claimed(self, node: str, attempt_id: str, number: int) -> HeldRun:
+    async def get_claimed_run(self, node: str, attempt_id: str, number: int) -> HeldRun:
         """Return a run from the cache or the database. Raises: the same errors as `held`."""
         kept = self._kept.find(node, attempt_id, number)
         return kept if kept is not None else await self.held(node, attempt_id, number)
@@ -338,14 +338,14 @@ class RunTable:
         values = {"attempt": held.attempt_id, "run_number_": held.number, "node": held.node}
 
         def apply(connection: Connection) -> bool:
-            spent = started or _count_returned(connection, held.attempt_id) > MOST_RETURNED
+            spent = started or _increment_return_count(connection, held.attempt_id) > MOST_RETURNED
             connection.execute(_END if spent else _FORGET, values)
             self._notices.send_notice(connection, "again", attempt=held.attempt_id, **refusal)
             return spent
 
         return await self._access.write(apply)
 
-    async def take_back(self, attempt_id: str, node: str, number: int) -> bool:
+    async def take_back_run(self, attempt_id: str, node: str, number: int) -> bool:
         """End a run that its node has held too long; return False if the run has ended in the meantime."""
         values = {"attempt": attempt_id, "run_number_": number, "node": node}
 
@@ -358,11 +358,11 @@ class RunTable:
         self._kept.forget(attempt_id)
         return await self._access.write(apply)
 
-    async def notify_returned(self, attempt_id: str) -> None:
+    async def notify_run_returned(self, attempt_id: str) -> None:
         """Notify the attempt's gateway to republish the attempt, because a node has returned it."""
 
         def apply(connection: Connection) -> None:
-            _count_returned(connection, attempt_id)
+            _increment_return_count(connection, attempt_id)
             self._notices.send_notice(connection, "again", attempt=attempt_id)
 
         await self._access.write(apply, durable=False)
@@ -374,7 +374,7 @@ class RunTable:
             durable=False,
         )
 
-    async def notify_exhausted(self, attempt_id: str) -> None:
+    async def notify_runs_exhausted(self, attempt_id: str) -> None:
         """Notify the attempt's gateway that both runs are lost."""
         await self._access.write(
             lambda connection: self._notices.send_notice(connection, "exhausted", attempt=attempt_id),
@@ -424,7 +424,7 @@ class RunTable:
 
         await self._access.write(apply)
 
-    async def get_uploaded(self, held: HeldRun) -> Mapping[str, bytes]:
+    async def get_uploaded_files(self, held: HeldRun) -> Mapping[str, bytes]:
         """Return the files that were uploaded before the verdict, by digest."""
         wanted = {"attempt": held.attempt_id, "run_number_": held.number}
         rows = await self._access.read(lambda connection: connection.execute(_UPLOADED, wanted).all())
@@ -448,18 +448,18 @@ def _build_held_run(row: Mapping[Any, Any], node: str, number: int, leased_at: i
     )
 
 
-def _count_returned(connection: Connection, attempt_id: str) -> int:
+def _increment_return_count(connection: Connection, attempt_id: str) -> int:
     """Record that an attempt's message was returned; return how often this has happened."""
     return connection.execute(_RETURN, {"attempt": attempt_id}).scalar() or 0
 
 
-def _read_standing(row: Any) -> NodeStanding:
+def _read_eligibility(row: Any) -> NodeEligibility:
     if not row.lives:  # None if the node has never sent a heartbeat
-        return NodeStanding.SILENT
-    return NodeStanding.TAKES_WORK if row.takes_work else NodeStanding.IDLE
+        return NodeEligibility.SILENT
+    return NodeEligibility.TAKES_WORK if row.takes_work else NodeEligibility.IDLE
 
 
-def _refusal_error(refusal: Refusal, node: str, attempt_id: str) -> RequestError:
+def _claim_refused_error(refusal: Refusal, node: str, attempt_id: str) -> RequestError:
     match refusal:
         case Refusal.EXHAUSTED:
             return RunsExhausted()

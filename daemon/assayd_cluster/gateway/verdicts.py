@@ -25,7 +25,7 @@ from assayd.attempts.conclusion import ended
 from assayd.attempts.events import OUTPUT, EventHub
 from assayd.attempts.execution import FinishedAttempt
 from assayd.documents import canonical, parse_json
-from assayd.documents.attempts import finished_body, state_body
+from assayd.documents.attempts import build_finished_body, build_state_body
 from assayd.documents.reports import CaseDocument
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.attempt import Attempt, Bundle, Failure, State, format_timestamp
@@ -66,7 +66,7 @@ MOST_RULE = 128
 CASE_TEXTS = frozenset({"name", "error_type", "message", "traceback", "file", "stdout", "stderr"})
 MOST_REFUSALS = 200
 """Errors that are kept of a submission of which nothing was run."""
-MOST_FIELDS = 64
+MAX_FIELDS = 64
 """More than a document of a case has."""
 
 JsonObject = Mapping[str, object]
@@ -133,7 +133,7 @@ class RunVerdictRecorder:
         if attempt.state is State.FINISHED:
             return False
         early = any(file.base64 is None for file in brought.files)
-        uploaded = await self._runs.get_uploaded(held) if early else {}
+        uploaded = await self._runs.get_uploaded_files(held) if early else {}
         signs = self._attester is not None
         if early or sum(len(file.base64 or "") for file in brought.files) > LARGE_BYTES:
             checked = await asyncio.to_thread(_check_verdict, attempt, brought, uploaded, signs=signs)
@@ -147,7 +147,7 @@ class RunVerdictRecorder:
         if not await self._record_verdict(held, attempt, events, checked.ran):
             return False
         if self._execution.is_pending_here(attempt.id):
-            self._show_missing_events(events, renumber_events(held, brought.events))
+            self._publish_remaining_events(events, renumber_events(held, brought.events))
         moment = format_timestamp(attempt.created_at)
         self._execution.end(
             FinishedAttempt(
@@ -210,12 +210,12 @@ class RunVerdictRecorder:
             seq=1,
             kind="state",
             at=attempt.created_at,
-            body={**state_body(State.QUEUED), "request_id": None},
+            body={**build_state_body(State.QUEUED), "request_id": None},
         )
         middle = [event for event in renumber_events(held, brought) if event.kind not in OUTPUT]
         last = max((event.seq for event in brought), default=1) + 1 + (held.number - 1) * MOST_SEQ
         at = attempt.finished_at or self._clock.now()
-        bodies = (("state", state_body(attempt.state)), ("finished", finished_body(attempt)))
+        bodies = (("state", build_state_body(attempt.state)), ("finished", build_finished_body(attempt)))
         ends = [
             AttemptEvent(
                 attempt_id=attempt.id, run_number=held.number, seq=last + place, kind=kind, at=at, body=body
@@ -224,7 +224,9 @@ class RunVerdictRecorder:
         ]
         return [*(known or [queued]), *middle, *ends]
 
-    def _show_missing_events(self, durable: Sequence[AttemptEvent], told: Sequence[AttemptEvent]) -> None:
+    def _publish_remaining_events(
+        self, durable: Sequence[AttemptEvent], told: Sequence[AttemptEvent]
+    ) -> None:
         """Publish the remaining events; a short run's output arrives only with the verdict."""
         hub, attempt_id = self._hub, durable[0].attempt_id
         newest, shown = (
@@ -279,10 +281,10 @@ def _check_verdict(
     )
     # A node signs its own bundle, whose files have other names: a gateway with a key signs this one.
     kept = [file for file in brought.files if file.name != ATTESTATION]
-    names = [_rename_file(file.name, theirs, ours) for file in kept]
+    names = [_replace_timestamp(file.name, theirs, ours) for file in kept]
     if len(set(names)) < len(names):
         raise _invalid_error("files: two of them have the same name")
-    files = {name: _read_content(file, uploaded) for name, file in zip(names, kept, strict=True)}
+    files = {name: _get_verified_content(file, uploaded) for name, file in zip(names, kept, strict=True)}
     for name in ("execution", "validation"):
         if f"{name}_{ours}.json" not in files:
             raise _invalid_error(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
@@ -291,25 +293,27 @@ def _check_verdict(
     files[validation] = canonical(report)
     done = None
     if files[execution] != b"null":
-        done = _parse_object(files[execution], "execution")
+        done = _parse_json_object(files[execution], "execution")
         files[execution] = canonical(done)
     ran = _RunRecords(cases=_read_cases(report), refusals=_read_refusals(report))
     facts = read_facts(report, done, ran.cases) if signs else None
     return _CheckedVerdict(files=files, ran=ran, facts=facts)
 
 
-def _rename_file(name: str, theirs: str, ours: str) -> str:
+def _replace_timestamp(name: str, theirs: str, ours: str) -> str:
     """Return a file name with the node's timestamp replaced by the gateway's timestamp of the attempt."""
     kind, _, rest = name.partition("_")
     known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
     if known:
         name = f"{kind}_{ours}{rest.removeprefix(theirs)}"
-    if (known or name == MANIFEST or name.startswith("files/")) and artifacts.split_parts(name) is not None:
+    if (known or name == MANIFEST or name.startswith("files/")) and artifacts.split_relative_path(
+        name
+    ) is not None:
         return name
     raise _invalid_error(f"files: {name[:100]!r} isn't a bundle file")
 
 
-def _read_content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
+def _get_verified_content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
     if file.base64 is None:
         content = uploaded.get(file.sha256)
     else:
@@ -326,7 +330,7 @@ def _read_content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
 
 def _check_report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
     """Return the report, after checking that it belongs to this attempt and matches the verdict."""
-    report = _parse_object(text, "report")
+    report = _parse_json_object(text, "report")
     said = {
         "attempt_id": attempt.id,
         "kind": attempt.kind,
@@ -339,7 +343,7 @@ def _check_report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObj
     return report
 
 
-def _parse_object(text: bytes, what: str) -> JsonObject:
+def _parse_json_object(text: bytes, what: str) -> JsonObject:
     try:
         found = parse_json(text, most_values=NODES_VALUES)
     except RequestError as problem:
@@ -387,7 +391,7 @@ def _sanitize_text(text: str, most: int) -> str:
 
 
 def _build_bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: Mapping[str, bytes]) -> Bundle:
-    theirs = _parse_object(files[MANIFEST], "manifest.json") if MANIFEST in files else {}
+    theirs = _parse_json_object(files[MANIFEST], "manifest.json") if MANIFEST in files else {}
     cut = {_strip_timestamp(file.name) for file in brought.files if file.truncated}
     return Bundle(
         attempt_id=attempt.id,
@@ -429,8 +433,8 @@ def _read_cases(report: JsonObject) -> Sequence[Case]:
     found = results.get("cases") if isinstance(results, dict) else None
     if not isinstance(found, list):
         return ()
-    if not all(isinstance(each, dict) and len(each) <= MOST_FIELDS for each in found):
-        raise _invalid_error(f"report: cases are objects of at most {MOST_FIELDS} fields")
+    if not all(isinstance(each, dict) and len(each) <= MAX_FIELDS for each in found):
+        raise _invalid_error(f"report: cases are objects of at most {MAX_FIELDS} fields")
     try:
         # A node that is one minor version ahead may send more fields.
         known = [{name: each[name] for name in CaseDocument.model_fields if name in each} for each in found]

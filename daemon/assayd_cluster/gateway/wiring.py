@@ -12,17 +12,17 @@ from typing import NoReturn
 import structlog
 from celery import Celery
 
-from assayd.aio import Signal, task_group
+from assayd.aio import BroadcastEvent, task_group
 from assayd.attempts.conclusion import VerdictRecorder
 from assayd.attempts.execution import Execution
 from assayd.attempts.scheduler import Scheduler
 from assayd.errors import StoreError
 from assayd.ids import UlidGenerator
 from assayd.policies import PolicySet
-from assayd.ports.driving import DrivenWork
+from assayd.ports.driving import WorkKind
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import BUNDLES
-from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build_daemon
+from assayd.wiring import OWN, Assembly, CoreParts, PartOverrides, build_daemon
 from assayd_cluster.broker import create_celery
 from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.verified import sweep_in_background
@@ -68,7 +68,7 @@ class ClusterParts:
     """The parts that a gateway has in addition to those of a daemon."""
 
     gateway_id: str
-    basics: Basics
+    basics: CoreParts
     membership: Membership
     readiness: ClusterReadiness
     execution: RemoteExecution
@@ -95,26 +95,26 @@ class Gateway:
         )
         self.cluster.metrics.inherited.inc(len(unfinished))
         await self.parts.admission.recover(unfinished, renumbered=False)
-        of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in DrivenWork}
-        await self.parts.batches.recover(unfinished, of[DrivenWork.BATCH])
-        await self.parts.chains.recover_chains(of[DrivenWork.REPAIR] | of[DrivenWork.GENERATION])
-        await self.parts.workflows.recover_chains(of[DrivenWork.WORKFLOW])
+        of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in WorkKind}
+        await self.parts.batches.recover(unfinished, of[WorkKind.BATCH])
+        await self.parts.chains.recover_unfinished(of[WorkKind.REPAIR] | of[WorkKind.GENERATION])
+        await self.parts.workflows.recover_unfinished(of[WorkKind.WORKFLOW])
 
-    async def look(self, kind: DrivenWork, subject: str) -> None:
+    async def look(self, kind: WorkKind, subject: str) -> None:
         """Check work that this gateway drives, because another gateway sent a notice about the work."""
         match kind:
-            case DrivenWork.BATCH:
+            case WorkKind.BATCH:
                 await self.parts.batches.check_batch(subject)
-            case DrivenWork.REPAIR | DrivenWork.GENERATION:
-                await self.parts.chains.recover_chains({subject})
-            case DrivenWork.WORKFLOW:
-                await self.parts.workflows.recover_chains({subject})
+            case WorkKind.REPAIR | WorkKind.GENERATION:
+                await self.parts.chains.recover_unfinished({subject})
+            case WorkKind.WORKFLOW:
+                await self.parts.workflows.recover_unfinished({subject})
 
-    def end(self, kind: DrivenWork, subject: str) -> None:
+    def end(self, kind: WorkKind, subject: str) -> None:
         """End work that this gateway drives, because a caller of another gateway requested this."""
-        if kind is DrivenWork.WORKFLOW:
+        if kind is WorkKind.WORKFLOW:
             self.parts.workflows.end(subject)
-        elif kind is not DrivenWork.BATCH:
+        elif kind is not WorkKind.BATCH:
             self.parts.chains.end(subject)
 
 
@@ -155,9 +155,11 @@ async def build_gateway(
     await stack.enter_async_context(sweep_in_background(bundles, cluster.basics.access))
     gateway = Gateway(parts=parts, cluster=cluster)
     tasks = await stack.enter_async_context(task_group())
-    sizing = tasks.create_task(_keep_scheduler_sized(parts.scheduler, cluster.readiness), name="size")
+    sizing = tasks.create_task(
+        _resize_scheduler_periodically(parts.scheduler, cluster.readiness), name="size"
+    )
     stack.callback(sizing.cancel)
-    _subscribe_to_drivers(notices, gateway, tasks)
+    _subscribe_to_work_notices(notices, gateway, tasks)
     stack.callback(notices.remove_callback, "look")
     return gateway
 
@@ -177,11 +179,11 @@ def _open_broker(settings: GatewaySettings) -> _BrokerParts:
     require_encrypted_broker(url, "cluster.broker_url_file")
     celery = create_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file)
     return _BrokerParts(
-        publisher=BrokerPublisher(celery), celery=celery, accounts=_open_accounts(chosen, url)
+        publisher=BrokerPublisher(celery), celery=celery, accounts=_open_broker_accounts(chosen, url)
     )
 
 
-def _open_accounts(chosen: ClusterSettings, broker_url: str) -> BrokerAccounts:
+def _open_broker_accounts(chosen: ClusterSettings, broker_url: str) -> BrokerAccounts:
     if chosen.broker_management_url_file is None:
         return SharedAccount()
     setting = "cluster.broker_management_url_file"
@@ -191,17 +193,17 @@ def _open_accounts(chosen: ClusterSettings, broker_url: str) -> BrokerAccounts:
 
 
 def _count_republished(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
-    queue.count_republished()
+    queue.record_republished_attempt()
     metrics.republished.inc()
 
 
 def _count_taken_back(queue: QueueMonitor, metrics: ClusterMetrics, reason: str) -> None:
-    queue.count_taken_back()
+    queue.record_taken_back_run()
     metrics.taken_back.labels(reason).inc()
 
 
 def _count_passed_on(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
-    queue.count_passed_on()
+    queue.record_passed_on_attempt()
     metrics.republished.inc()
 
 
@@ -232,11 +234,11 @@ class _ClusterBuilder:
         """Return the parts of the cluster."""
         return self._built
 
-    async def execution(self, basics: Basics, stack: AsyncExitStack) -> Execution:
+    async def execution(self, basics: CoreParts, stack: AsyncExitStack) -> Execution:
         """Build the part that executes attempts on nodes."""
         access, registry = basics.access, basics.metrics.registry
         await access.create_tables(ALL)
-        metrics, queue, cancels = ClusterMetrics(registry), QueueMonitor(), Signal()
+        metrics, queue, cancels = ClusterMetrics(registry), QueueMonitor(), BroadcastEvent()
         membership = await stack.enter_async_context(Membership(access, self._gateway_id).running())
         dispatches = DispatchOutbox(access, self._job_rows.messages, self._gateway_id, self._notices)
         count = partial(_count_message, metrics)
@@ -276,7 +278,7 @@ class _ClusterBuilder:
         self._notices.register_callback("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
         await self._watch_queue(queue, access, failing, stack)
-        profiles = partial(_list_policy_digests, basics.policies)
+        profiles = partial(_map_policy_digests, basics.policies)
         nodes = NodeTable(access, profiles, most_capacity=self._chosen.node_capacity)
         driving = GatewayWorkAssignment(access, self._gateway_id, self._notices)
         readiness = self._build_readiness(basics, nodes, metrics, queue)
@@ -307,7 +309,7 @@ class _ClusterBuilder:
                 stack.callback(watching.create_task(work, name=name).cancel)
 
     def _build_readiness(
-        self, basics: Basics, nodes: NodeTable, metrics: ClusterMetrics, queue: QueueMonitor
+        self, basics: CoreParts, nodes: NodeTable, metrics: ClusterMetrics, queue: QueueMonitor
     ) -> ClusterReadiness:
         seen = DatabaseNodes(basics.access)
         doctor = ClusterHealthChecks(
@@ -321,7 +323,7 @@ class _ClusterBuilder:
         return ClusterReadiness(nodes, seen, metrics, doctor, queue)
 
 
-def _build_own_verdicts(basics: Basics) -> VerdictRecorder:
+def _build_own_verdicts(basics: CoreParts) -> VerdictRecorder:
     """Return the recorder for verdicts of attempts that weren't judged by a node."""
     return VerdictRecorder(
         jobs=basics.jobs,
@@ -336,7 +338,7 @@ def _count_message(metrics: ClusterMetrics, outcome: str) -> None:
     metrics.messages.labels(outcome).inc()
 
 
-async def _keep_scheduler_sized(scheduler: Scheduler, readiness: ClusterReadiness) -> NoReturn:
+async def _resize_scheduler_periodically(scheduler: Scheduler, readiness: ClusterReadiness) -> NoReturn:
     """Limit the attempts in progress to this gateway's share of the nodes' capacity, which can change."""
     while True:
         changed = readiness.changed.next
@@ -344,7 +346,7 @@ async def _keep_scheduler_sized(scheduler: Scheduler, readiness: ClusterReadines
         await changed.wait()
 
 
-def _build_verdicts(basics: Basics, runs: RunTable, remote: RemoteExecution) -> RunVerdictRecorder:
+def _build_verdicts(basics: CoreParts, runs: RunTable, remote: RemoteExecution) -> RunVerdictRecorder:
     signing = None
     if basics.attester is not None:
         signing = RunAttester(
@@ -365,27 +367,25 @@ def _build_verdicts(basics: Basics, runs: RunTable, remote: RemoteExecution) -> 
     )
 
 
-def _subscribe_to_drivers(notices: GatewayNotices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
+def _subscribe_to_work_notices(notices: GatewayNotices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
     """Pass notices about batches, repairs and generations to the parts of this gateway that drive them."""
     driving = gateway.cluster.driving
 
-    async def look(kind: DrivenWork, subject: str) -> None:
+    async def look(kind: WorkKind, subject: str) -> None:
         try:
             if await driving.is_assigned_here(kind, subject):
                 await gateway.look(kind, subject)
         except StoreError as trouble:  # it is examined again when it is taken over or extended
             log.error("driven.not_looked_at", code=trouble.code, kind=kind, subject=subject)
 
-    def heard_look(notice: Notice) -> None:
-        tasks.create_task(look(DrivenWork(notice["what"]), notice["subject"]), name="look")
+    def on_check_notice(notice: Notice) -> None:
+        tasks.create_task(look(WorkKind(notice["what"]), notice["subject"]), name="look")
 
-    notices.register_callback("look", heard_look)
-    notices.register_callback(
-        "end", lambda notice: gateway.end(DrivenWork(notice["what"]), notice["subject"])
-    )
+    notices.register_callback("look", on_check_notice)
+    notices.register_callback("end", lambda notice: gateway.end(WorkKind(notice["what"]), notice["subject"]))
 
 
-def _list_policy_digests(policies: PolicySet) -> Mapping[str, str]:
+def _map_policy_digests(policies: PolicySet) -> Mapping[str, str]:
     return {name: policies.get(name).digest for name in policies.names}
 
 
@@ -394,7 +394,7 @@ def _subscribe_to_notices(
     remote: RemoteExecution,
     others: OtherGatewayAttempts,
     live: RunUpdateRecorder,
-    cancels: Signal,
+    cancels: BroadcastEvent,
 ) -> None:
     """Pass other gateways' notices to the parts that they concern."""
     finishing: set[asyncio.Task[None]] = set()
@@ -417,7 +417,7 @@ def _subscribe_to_notices(
 
     def exhausted(notice: Notice) -> None:
         live.forget(notice["attempt"])
-        remote.end_exhausted(notice["attempt"])
+        remote.end_without_runs(notice["attempt"])
 
     def missed() -> None:
         live.forget()

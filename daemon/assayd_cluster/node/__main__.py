@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from assayd import __version__
-from assayd.program import run_for_exit_code, without_gc_while_importing
+from assayd.program import disable_gc_during_imports, run_for_exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def _run_node(chosen: argparse.Namespace) -> int:
             )
         )
         return 0
-    with without_gc_while_importing():
+    with disable_gc_during_imports():
         from assayd_cluster.node.worker import run
 
     return run(settings)

@@ -15,7 +15,7 @@ import structlog
 from assayd import __version__
 from assayd.errors import AssaydError
 from assayd_client.errors import ClientError
-from assayd_cluster.documents import BEAT_S, LIVE_S, NodeBeat
+from assayd_cluster.documents import BEAT_S, LIVE_S, NodeHeartbeat
 from assayd_cluster.node.daemon_link import DaemonClient
 from assayd_cluster.node.gateway_link import GatewayClient
 from assayd_cluster.node.running import NodeRunner, StopSignals
@@ -73,13 +73,13 @@ class HeartbeatSender:
             state = self._build_heartbeat()
             answer = self._gateway.beat(state)
         except AssaydError as trouble:
-            self._log_change(f"{trouble.code}: {trouble.message}")
+            self._log_reason_change(f"{trouble.code}: {trouble.message}")
             if time.monotonic() - self._answered > LIVE_S:
                 self._set_consuming(consuming=False)
             return False
         self._answered = time.monotonic()
         consuming = answer.consume and state.ready and not state.draining
-        self._log_change("" if consuming else answer.why or state.reason or "the node is draining")
+        self._log_reason_change("" if consuming else answer.why or state.reason or "the node is draining")
         self._set_consuming(consuming=consuming)
         return True
 
@@ -87,13 +87,13 @@ class HeartbeatSender:
         self._consuming = consuming
         self._want(consuming)
 
-    def _build_heartbeat(self) -> NodeBeat:
+    def _build_heartbeat(self) -> NodeHeartbeat:
         reason, profiles = self._daemon.readiness(), dict[str, str]()
         try:
             profiles = self._daemon.profiles()
         except ClientError as trouble:
             reason = reason or trouble.message
-        return NodeBeat(
+        return NodeHeartbeat(
             capacity=self._capacity,
             ready=not reason,
             reason=reason[:1000],
@@ -107,7 +107,7 @@ class HeartbeatSender:
             waiting=self._runner.count_waiting(),
         )
 
-    def _log_change(self, why: str) -> None:
+    def _log_reason_change(self, why: str) -> None:
         """Log the reason why the node consumes no messages, whenever this reason changes."""
         if why != self._why:
             self._why = why

@@ -60,11 +60,11 @@ class EventForwarder:
             try:
                 self._gateway.send_events(run, events)
             except GatewayUnavailable:
-                self._return_events(run, events)
+                self._requeue_events(run, events)
             except AssaydError as trouble:
                 log.debug("events.dropped", code=trouble.code, count=len(events))
 
-    def _return_events(self, run: AssignedRun, events: list[Event]) -> None:
+    def _requeue_events(self, run: AssignedRun, events: list[Event]) -> None:
         """Queue events that weren't sent again, in front of newer ones, unless the run has ended."""
         with self._lock:
             waiting = self._waiting.get(run)

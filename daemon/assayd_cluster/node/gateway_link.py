@@ -16,7 +16,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from assayd.errors import AssaydError
-from assayd_cluster.documents import BeatAnswer, CancelledRuns, Claimed, NodeBeat
+from assayd_cluster.documents import CancelledRuns, ClaimedRun, HeartbeatAnswer, NodeHeartbeat
 
 D = TypeVar("D", bound=BaseModel)
 
@@ -75,16 +75,16 @@ class GatewayClient:
         """Close the connections."""
         self._http.close()
 
-    def beat(self, beat: NodeBeat) -> BeatAnswer:
+    def beat(self, beat: NodeHeartbeat) -> HeartbeatAnswer:
         """Report the state of this node; return whether the node should consume messages."""
         return self._parse_answer(
-            BeatAnswer, self._send_request("PUT", self._node, json=beat.model_dump(mode="json"))
+            HeartbeatAnswer, self._send_request("PUT", self._node, json=beat.model_dump(mode="json"))
         )
 
-    def claim(self, attempt: str, ticket: str) -> Claimed:
+    def claim(self, attempt: str, ticket: str) -> ClaimedRun:
         """Claim a run of an attempt. Raises: RunHeld, RunOver, NodeRefused."""
         asked = {"attempt": attempt, "ticket": ticket}
-        return self._parse_answer(Claimed, self._send_request("POST", f"{self._node}/runs", json=asked))
+        return self._parse_answer(ClaimedRun, self._send_request("POST", f"{self._node}/runs", json=asked))
 
     def wait_for_cancelled(self, wait_s: float) -> Sequence[str]:
         """Return the attempts on this node that must be cancelled; wait for one up to the timeout."""

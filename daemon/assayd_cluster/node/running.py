@@ -30,10 +30,10 @@ from tenacity import (
 from tenacity.retry import RetryBaseT
 
 from assayd.errors import AssaydError
-from assayd.log import trace_log_fields
+from assayd.log import build_trace_log_fields
 from assayd.model.trace_context import TraceContext
 from assayd_client.errors import ClientError, QueueFull
-from assayd_cluster.documents import INLINE_BYTES, Claimed
+from assayd_cluster.documents import INLINE_BYTES, ClaimedRun
 from assayd_cluster.node.daemon_link import BundleFileContent, DaemonClient, Document
 from assayd_cluster.node.forwarding import EventForwarder, to_live_event
 from assayd_cluster.node.gateway_link import (
@@ -135,7 +135,7 @@ class NodeRunner:
 
     def run(self, attempt_id: str, ticket: str, trace: TraceContext | None = None) -> None:
         """Run an attempt until its verdict, as part of the gateway's trace. Raises: PutBack, Untrue."""
-        ids = {"attempt_id": attempt_id, **trace_log_fields(trace)}
+        ids = {"attempt_id": attempt_id, **build_trace_log_fields(trace)}
         with self._hold_attempt(attempt_id), structlog.contextvars.bound_contextvars(**ids):
             claimed = self._claim_run(attempt_id, ticket)
             if claimed is None:
@@ -159,7 +159,7 @@ class NodeRunner:
                 self._waiting.pop(attempt_id, None)
                 self._lock.notify_all()
 
-    def _claim_run(self, attempt_id: str, ticket: str) -> Claimed | None:
+    def _claim_run(self, attempt_id: str, ticket: str) -> ClaimedRun | None:
         """Claim a run, and wait while another node holds it; return None if no run is needed."""
         try:
             retry = retry_if_exception_type((RunHeld, GatewayUnavailable))
@@ -171,12 +171,12 @@ class NodeRunner:
             log.warning("claim.refused", code=refused.code)
             raise MessageForged(refused.code, refused.message) from refused
 
-    def _claim_once(self, attempt_id: str, ticket: str) -> Claimed:
+    def _claim_once(self, attempt_id: str, ticket: str) -> ClaimedRun:
         if self._stopping.draining.is_set():
             raise MessageRequeued("node.draining", "the node takes no new attempts")
         return self._gateway.claim(attempt_id, ticket)
 
-    def _run_at_daemon(self, run: AssignedRun, claimed: Claimed, trace: TraceContext | None) -> Document:
+    def _run_at_daemon(self, run: AssignedRun, claimed: ClaimedRun, trace: TraceContext | None) -> Document:
         """Return the verdict of the daemon, or the report that the run is lost."""
         accepted = False
 
@@ -240,7 +240,7 @@ class NodeRunner:
             },
             "events": [event for event in events if event is not None],
             "files": [
-                _describe_file(file, listed.get(file.name, {})) for file in self._daemon.files(attempt)
+                _build_file_document(file, listed.get(file.name, {})) for file in self._daemon.files(attempt)
             ],
         }
 
@@ -280,10 +280,15 @@ class NodeRunner:
 
         waits = wait_chain(*map(wait_fixed, self._tries.again_s))
         return Retrying(
-            retry=retry, stop=stop, wait=waits, before_sleep=tell, sleep=self._pause, reraise=True
+            retry=retry,
+            stop=stop,
+            wait=waits,
+            before_sleep=tell,
+            sleep=self._wait_unless_stopping,
+            reraise=True,
         )
 
-    def _pause(self, seconds: float) -> None:
+    def _wait_unless_stopping(self, seconds: float) -> None:
         if self._stopping.hurried.wait(seconds):
             self._raise_stopping()
 
@@ -304,7 +309,7 @@ def _build_lost_run(reason: str, *, started: bool, refused: bool = False) -> Doc
     return {"lost": True, "reason": reason[:1000], "started": started, "refused": refused}
 
 
-def _describe_file(file: BundleFileContent, artifact: Document) -> Document:
+def _build_file_document(file: BundleFileContent, artifact: Document) -> Document:
     """Return a bundle's file: with Base64 for the verdict, or with bytes that are sent before it."""
     described: Document = {
         "name": file.name,

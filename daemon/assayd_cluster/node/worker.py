@@ -44,7 +44,7 @@ LEAVE_S = 5.0
 _DELAYED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
-class ReadingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
+class MinimalConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     """Celery's consumer without the step that declares exchanges for delayed messages, which are unused."""
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
@@ -77,7 +77,7 @@ class NodeWorker:
         token = read_secret(settings.token_file, "token_file")
         self._app = create_celery(broker_url, queue=settings.queue, ca_file=settings.broker_ca_file)
         self._app.conf.update(
-            worker_consumer=ReadingConsumer,
+            worker_consumer=MinimalConsumer,
             task_acks_on_failure_or_timeout=False,
             worker_cancel_long_running_tasks_on_connection_loss=False,
             broker_channel_error_retry=True,

@@ -90,7 +90,7 @@ async def show_details(request: Request) -> Response:
         "_batch_details.html",
         batch=batch,
         summary=summary,
-        pictures=_draw_pictures(batch, summary, items["items"]),
+        pictures=_draw_charts(batch, summary, items["items"]),
         malformed=[item for item in items["items"] if item["error"] is not None][:MOST_BARS],
         failures=await _explain_groups(request.app.state.daemon, _group_failures(items["items"])),
         next_after=items["next_after"],
@@ -125,11 +125,11 @@ async def _load_tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
     return sorted(rows, key=lambda row: (row["passed"] / row["samples"], row["task"]))
 
 
-async def download_picture(request: Request) -> Response:
+async def download_batch_chart(request: Request) -> Response:
     """Return one chart as a downloadable file."""
     batch, _, summary, items = await _load_details(request)
     name = request.path_params["picture"]
-    pictures = _draw_pictures(batch, summary, items["items"])
+    pictures = _draw_charts(batch, summary, items["items"])
     if not pictures.get(name):
         raise HTTPException(404, "the chart doesn't exist or has no data")
     return build_chart_response(pictures[name], f"{batch['name']}-{name}", request.query_params)
@@ -146,14 +146,16 @@ async def _load_details(request: Request) -> tuple[Document, int, Document, Docu
     return batch, first, summary, items
 
 
-def _draw_pictures(batch: Document, summary: Document, items: list[Document]) -> dict[str, Markup]:
+def _draw_charts(batch: Document, summary: Document, items: list[Document]) -> dict[str, Markup]:
     address = f"/attempts?batch={batch['id']}"
     rules = build_count_bars(summary["rules"], MOST_BARS, f"{address}&rule=")
     causes = build_count_bars(summary["causes"], MOST_BARS, f"{address}&cause=")
     return {
-        "items": charts.draw_grid(map(_build_cell, items), title="One cell per item"),
-        "rules": charts.draw_bars(rules, title="Attempts by rule", of=summary["verdicts"].get("failed", 0)),
-        "causes": charts.draw_bars(causes, title="Attempts by cause"),
+        "items": charts.draw_item_grid(map(_build_cell, items), title="One cell per item"),
+        "rules": charts.draw_bar_chart(
+            rules, title="Attempts by rule", of=summary["verdicts"].get("failed", 0)
+        ),
+        "causes": charts.draw_bar_chart(causes, title="Attempts by cause"),
     }
 
 
@@ -195,7 +197,7 @@ async def _explain_groups(daemon: ConsoleDaemon, groups: Sequence[FailedItems]) 
 async def _explain_group(daemon: ConsoleDaemon, group: FailedItems) -> FailedItems:
     looked_at = [
         await daemon.ask(requests.attempt(item["attempt_id"]))
-        for item in _select_spread(group.items, LOOKED_AT)
+        for item in _sample_evenly(group.items, LOOKED_AT)
     ]
     shared = set.intersection(*(set(each["labels"].items()) for each in looked_at))
     findings = (looked_at[0]["report"] or {}).get("findings", [])
@@ -203,7 +205,7 @@ async def _explain_group(daemon: ConsoleDaemon, group: FailedItems) -> FailedIte
     return replace(group, message=message, labels=[f"{name}={value}" for name, value in sorted(shared)])
 
 
-def _select_spread(items: Sequence[Document], most: int) -> Sequence[Document]:
+def _sample_evenly(items: Sequence[Document], most: int) -> Sequence[Document]:
     """Return at most `most` items, taken from the beginning, the middle and the end."""
     step = max((len(items) - 1) / max(most - 1, 1), 1)
     return [items[round(place * step)] for place in range(min(most, len(items)))]
@@ -372,11 +374,11 @@ async def _write_items(
     with make(file) as writer:
         async for item in items:
             writer.add(item)
-            yield _drain_text(file)
-    yield _drain_text(file)
+            yield _take_buffered_text(file)
+    yield _take_buffered_text(file)
 
 
-def _drain_text(file: io.StringIO) -> str:
+def _take_buffered_text(file: io.StringIO) -> str:
     text = file.getvalue()
     file.seek(0)
     file.truncate()
@@ -387,7 +389,7 @@ ROUTES = [
     Route("/batches", list_batches),
     Route("/batches/{name}", show_batch),
     Route("/batches/{name}/details", show_details),
-    Route("/batches/{name}/{picture}.svg", download_picture),
+    Route("/batches/{name}/{picture}.svg", download_batch_chart),
     Route("/batches/{name}/live", follow_batch),
     Route("/batches/{name}/cancel", cancel_batch, methods=["POST"]),
     Route("/batches/{name}/resume", resume_batch, methods=["POST"]),

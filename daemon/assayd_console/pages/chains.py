@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from assayd.documents import submission_diff
+from assayd.documents import build_submission_diff
 from assayd_client import ClientError, Document, NotFound, StreamEvent, requests, wing_requests
 from assayd_client.cli.repair import iter_failure_lines
 from assayd_client.requests import ClientRequest
@@ -22,7 +22,7 @@ from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
 from assayd_console.live import LivePage, Tell, follow_events
 from assayd_console.pages.attempts import load_submission
-from assayd_console.rendering import ShownSource, build_sources, render_fragment, render_page
+from assayd_console.rendering import DisplayedSource, build_sources, render_fragment, render_page
 
 PAGE = 20
 MOST_DIFF_LINES = 400
@@ -56,7 +56,7 @@ def iter_steps(chain: Document, last: str | None = None) -> Iterator[dict[str, o
         context = _find_failure(answer, following, last)
         diff = answer["diff"]
         if diff is None and before is not None and not answer["duplicate"]:
-            diff = submission_diff(before, answer["patched_code"])
+            diff = build_submission_diff(before, answer["patched_code"])
         before = answer["patched_code"]
         failed = list(iter_failure_lines(context)) if context else ()
         yield {"answer": answer, "diff": parse_diff(diff or ""), "same": diff == "", "failed": failed}
@@ -101,7 +101,7 @@ class ChainPage:
             return requests.repair_step(self.id, number)
         return requests.generation_step(self.id, number)
 
-    def cancel_request(self) -> ClientRequest[Any]:
+    def build_cancel_request(self) -> ClientRequest[Any]:
         """Return the request that cancels the chain."""
         return (
             requests.cancel_repair(self.id) if self.sort == "repairs" else requests.cancel_generation(self.id)
@@ -133,7 +133,7 @@ async def show_chain(request: Request) -> Response:
 async def _load_chain_values(daemon: ConsoleDaemon, named: ChainPage) -> dict[str, Any]:
     chain = await daemon.ask(named.state())
     last = await _load_last_attempt(daemon, chain)
-    texts: list[ShownSource] = []
+    texts: list[DisplayedSource] = []
     if last is not None and last["verdict"] == "validated":
         texts, _ = build_sources((await load_submission(daemon, last)).get("payload") or {}, ())
     failed = (last["report"] or {}).get("retry_context") if last is not None else None
@@ -181,7 +181,7 @@ async def show_step(request: Request) -> Response:
 async def cancel_chain(request: Request) -> Response:
     """Cancel a chain."""
     named = _parse_chain(request)
-    await request.app.state.daemon.ask(named.cancel_request())
+    await request.app.state.daemon.ask(named.build_cancel_request())
     return RedirectResponse(f"/{named.sort}/{named.id}", status_code=303)
 
 

@@ -81,10 +81,10 @@ async def _build_values(request: Request, look: DaemonSample) -> dict[str, Any]:
         "disk_size": now.total("assayd_disk_size_bytes"),
         "latencies": list(_iter_step_latencies(seen)),
         "hour": look.hour,
-        "hour_picture": charts.draw_stacked_columns(
-            fill_buckets(look.hour, look.at, 3600), title="Verdicts of the last hour"
+        "hour_picture": charts.draw_stacked_column_chart(
+            fill_missing_buckets(look.hour, look.at, 3600), title="Verdicts of the last hour"
         ),
-        "causes": charts.draw_bars(
+        "causes": charts.draw_bar_chart(
             build_count_bars(look.hour["causes"], MOST_BARS, "/attempts?since=1h&cause="),
             title="Causes of the last hour",
         ),
@@ -124,7 +124,7 @@ def _iter_step_latencies(seen: SampleSpan) -> Iterator[tuple[str, str, str]]:
             yield step, took(half * 1000), took(most * 1000)
 
 
-def fill_buckets(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
+def fill_missing_buckets(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
     """Return the buckets up to a time, in order; add missing buckets without attempts."""
     step_s = summary["bucket_s"]
     known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client import Document, requests
-from assayd_client.cli.sample import MetricsSample, build_span, parse_metrics
+from assayd_client.cli.sample import MetricsSample, build_sample_span, parse_metrics
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.pages.now import STEPS, build_count_bars, fill_buckets
+from assayd_console.pages.now import STEPS, build_count_bars, fill_missing_buckets
 from assayd_console.rendering import build_chart_response, render_page, took
 
 SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
@@ -34,10 +34,10 @@ async def show_trends(request: Request) -> Response:
     return render_page("trends.html", title="Trends", **await _parse_query(request), spans=list(SPANS))
 
 
-async def show_pictures(request: Request) -> Response:
+async def show_charts(request: Request) -> Response:
     """Show the charts."""
     asked = await _parse_query(request)
-    pictures, summary = await _draw_pictures(request.app.state.daemon, asked)
+    pictures, summary = await _draw_charts(request.app.state.daemon, asked)
     return render_page("_trends.html", pictures=pictures, summary=summary, **asked)
 
 
@@ -64,7 +64,7 @@ async def show_answers(request: Request) -> Response:
 async def download_chart(request: Request) -> Response:
     """Return one chart as a downloadable file."""
     asked = await _parse_query(request)
-    pictures, _ = await _draw_pictures(request.app.state.daemon, asked)
+    pictures, _ = await _draw_charts(request.app.state.daemon, asked)
     name = request.path_params["name"]
     found = next((picture for key, _, picture in pictures if key == name), None)
     if found is None:
@@ -79,7 +79,7 @@ async def _parse_query(request: Request) -> dict[str, Any]:
     return {"back": back if back in SPANS else USUAL, "kind": kind if kind in kinds else "", "kinds": kinds}
 
 
-async def _draw_pictures(
+async def _draw_charts(
     daemon: ConsoleDaemon, asked: dict[str, Any]
 ) -> tuple[list[tuple[str, str, Markup]], Document]:
     long_s, bucket_s = SPANS[asked["back"]]
@@ -92,12 +92,14 @@ async def _draw_pictures(
         (
             "verdicts",
             "Verdicts, and the validated share",
-            charts.draw_stacked_columns(fill_buckets(summary, now, long_s), title="Verdicts over time"),
+            charts.draw_stacked_column_chart(
+                fill_missing_buckets(summary, now, long_s), title="Verdicts over time"
+            ),
         ),
         (
             "rules",
             "Failures by rule, with their share of failed attempts",
-            charts.draw_bars(
+            charts.draw_bar_chart(
                 build_count_bars(summary["rules"], MOST_BARS, f"{address}&rule="),
                 title="Attempts by rule",
                 of=summary["verdicts"].get("failed", 0),
@@ -106,7 +108,7 @@ async def _draw_pictures(
         (
             "causes",
             "Runs that didn't complete, by cause",
-            charts.draw_bars(
+            charts.draw_bar_chart(
                 build_count_bars(summary["causes"], MOST_BARS, f"{address}&cause="), title="Attempts by cause"
             ),
         ),
@@ -140,7 +142,7 @@ def _read_histogram(
     sample: MetricsSample, name: str, write: Callable[[float], str], **labels: str
 ) -> list[tuple[str, float]]:
     """Return the number of attempts per bucket, which is computed from a metric's cumulative counts."""
-    counts = build_span(sample, None, 1.0).get_buckets(name, **labels)
+    counts = build_sample_span(sample, None, 1.0).get_buckets(name, **labels)
     found, below = [], 0.0
     for end, number in sorted(counts.items()):
         found.append(("more" if end == float("inf") else write(end), number - below))
@@ -150,7 +152,7 @@ def _read_histogram(
 
 ROUTES = [
     Route("/trends", show_trends),
-    Route("/trends/pictures", show_pictures),
+    Route("/trends/pictures", show_charts),
     Route("/trends/answers", show_answers),
     Route("/trends/{name}.svg", download_chart),
 ]

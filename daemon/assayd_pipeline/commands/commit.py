@@ -42,7 +42,7 @@ from assayd_pipeline.commands.journal import (
     read_journal,
     refusal_error,
     rename_durably,
-    resolve_inside,
+    resolve_inside_folder,
     translate_errors,
     write_atomically,
 )
@@ -257,7 +257,9 @@ def _list_changes(result: CommitResult, directory: Path | None) -> list[_FileCha
     for name in sorted(result.base_files.keys() | result.new_files.keys()):
         base, new = result.base_files.get(name), result.new_files.get(name)
         changes.append(
-            _FileChange(name, resolve_inside(root, name), base, new if new is not None else base or b"")
+            _FileChange(
+                name, resolve_inside_folder(root, name), base, new if new is not None else base or b""
+            )
         )
     return changes
 

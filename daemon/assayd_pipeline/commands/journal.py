@@ -109,7 +109,7 @@ def build_auxiliary_path(path: Path, attempt_id: str, what: str) -> Path:
     return path.with_name(f"{path.name}.{attempt_id}.{what}")
 
 
-def resolve_inside(root: Path, name: str) -> Path:
+def resolve_inside_folder(root: Path, name: str) -> Path:
     """Return the path of a file within a folder.
 
     Raises: RequestError ``commit.refused``, if a link leads out of the folder.
@@ -365,7 +365,7 @@ _TABLES = (
 def describe_differences(old: bytes, new: bytes) -> list[str]:
     """Return a line for each table in which two states of a database differ."""
     try:
-        with _open_both(old, new) as connection:
+        with _open_both_databases(old, new) as connection:
             return _list_differences(connection)
     except sqlite3.Error as problem:
         return [f"the tables can't be compared: {plain(str(problem))}"]
@@ -417,7 +417,7 @@ def _quote_identifier(name: str) -> str:
 
 
 @contextmanager
-def _open_both(old: bytes, new: bytes) -> Iterator[sqlite3.Connection]:
+def _open_both_databases(old: bytes, new: bytes) -> Iterator[sqlite3.Connection]:
     """Open two databases in memory, with the older one attached as schema ``old``."""
     with open_in_memory(new) as connection:
         connection.execute("ATTACH ':memory:' AS old")

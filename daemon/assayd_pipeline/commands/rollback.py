@@ -33,7 +33,7 @@ from assayd_pipeline.commands.journal import (
     read_journal,
     refusal_error,
     rename_durably,
-    resolve_inside,
+    resolve_inside_folder,
     translate_errors,
     write_atomically,
 )
@@ -207,7 +207,7 @@ def _plan_files(
         raise refusal_error(f"it changed {names}; pass the folder with --directory")
     root, restores = directory.resolve(), []
     for file in commit.files:
-        path = resolve_inside(root, file.name)
+        path = resolve_inside_folder(root, file.name)
         current = read_if_exists(path)
         found = compute_digest(current) if current is not None else None
         if found == file.before:
@@ -240,34 +240,34 @@ def _read_backup(
 def _restore_all(plan: _RollbackPlan, checkpoint: Checkpoint) -> list[str]:
     attempt_id, told = plan.record.attempt_id, []
     if plan.database is not None and plan.connection is not None:
-        kept = _keep_current_content(plan.database, attempt_id)
+        kept = _back_up_current_content(plan.database, attempt_id)
         checkpoint("kept")
         with open_in_memory(plan.database.before or b"") as source:
             source.backup(plan.connection)
         checkpoint("database")
         told.append(f"{plan.database.path}: restored; the replaced version: {kept}")
     elif plan.database is not None:
-        told.append(_restore_file(plan.database, attempt_id))
+        told.append(_restore_or_remove_file(plan.database, attempt_id))
         checkpoint("database")
     for thing in plan.files:
-        told.append(_restore_file(thing, attempt_id))
+        told.append(_restore_or_remove_file(thing, attempt_id))
         checkpoint("file")
     return told
 
 
-def _restore_file(thing: _RestoreStep, attempt_id: str) -> str:
+def _restore_or_remove_file(thing: _RestoreStep, attempt_id: str) -> str:
     """Restore a file, or remove the file if it didn't exist before the commit."""
     path = plain(str(thing.path))
     if thing.before is None:
         kept = build_auxiliary_path(thing.path, attempt_id, KEPT)
         rename_durably(thing.path, kept)
         return f"{path}: removed; the removed version: {plain(kept.name)}{describe_hidden_file(thing.name)}"
-    name = _keep_current_content(thing, attempt_id)
+    name = _back_up_current_content(thing, attempt_id)
     write_atomically(thing.path, thing.before, like=thing.path)
     return f"{path}: restored; the replaced version: {name}{describe_hidden_file(thing.name)}"
 
 
-def _keep_current_content(thing: _RestoreStep, attempt_id: str) -> str:
+def _back_up_current_content(thing: _RestoreStep, attempt_id: str) -> str:
     """Save the current content as a backup; return the name of the backup file."""
     kept = build_auxiliary_path(thing.path, attempt_id, KEPT)
     if thing.current is None:

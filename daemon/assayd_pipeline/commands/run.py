@@ -19,7 +19,7 @@ from assayd_client.cli.options import OF_VERDICT
 from assayd_client.cli.submitting import WAIT_S, read_files
 from assayd_pipeline.command_line import command_line
 from assayd_pipeline.commands.commit import CommitResult, apply_result, fetch_result
-from assayd_pipeline.commands.journal import read_regular_file, resolve_inside
+from assayd_pipeline.commands.journal import read_regular_file, resolve_inside_folder
 
 HEADS = ("run", "started", "version", "verdict", "rows", "findings")
 _RANGE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\.\.(\d{1,6}(?:\.\d{1,6})?)")
@@ -87,7 +87,9 @@ class PipelineRunCommand:
         if self.directory is None:
             return submitted
         root = self.directory.resolve()
-        paths = {name: resolve_inside(root, name) for name in result.new_files if name not in submitted}
+        paths = {
+            name: resolve_inside_folder(root, name) for name in result.new_files if name not in submitted
+        }
         return submitted | {name: read_regular_file(path) for name, path in paths.items() if path.exists()}
 
     def _read_data_files(self) -> Mapping[str, object]:

@@ -21,9 +21,9 @@ from assayd_pipeline.shell.parse.resolve import find_script_arguments, list_invo
 from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.source import ShellSource
 from assayd_pipeline.shell.parse.words import (
+    AssignmentMethod,
     FunctionScopes,
     KnownValues,
-    SettingMethod,
     VariableSetting,
     find_settings,
     get_literal_text,
@@ -34,13 +34,13 @@ from assayd_pipeline.shell.rules.builtins import (
     check_setting,
     find_set_names,
     get_trap_action,
-    place_at_trap,
+    relocate_to_trap,
 )
 from assayd_pipeline.shell.rules.commands import check_background, check_function, check_invocation
 from assayd_pipeline.shell.rules.mistakes import check_mistakes
 from assayd_pipeline.shell.rules.paths import check_redirection
 from assayd_pipeline.shell.rules.texts import COMMAND_RULES
-from assayd_pipeline.shell.slips import add_mistakes, explain_unreadable
+from assayd_pipeline.shell.slips import add_mistake_findings, explain_unreadable
 
 RULES = (*source.RULES, *COMMAND_RULES, *slips.RULES)
 _CLOSED = NetworkPolicy()
@@ -107,7 +107,7 @@ def check_script(
         return ShellCheck(findings=(source.too_deep_finding(),))
     named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
     return ShellCheck(
-        findings=add_mistakes(text, _sort_findings(script.findings)),
+        findings=add_mistake_findings(text, _sort_findings(script.findings)),
         commands=tuple(ScriptCommand(name=name, line=line) for line, name in sorted(named)),
         written=list_written_prefixes(script),
     )
@@ -118,7 +118,7 @@ def _collect_facts(parsed: ShellSource, commands: CommandPolicy, network: Networ
     scopes = FunctionScopes(parsed.nodes)
     written = list_invocations(parsed, KnownValues(), scopes)
     by_builtin = (
-        VariableSetting(name=name.partition("[")[0], how=SettingMethod.BUILTIN, node=call.call)
+        VariableSetting(name=name.partition("[")[0], how=AssignmentMethod.BUILTIN, node=call.call)
         for call in written
         for word in find_set_names(call)
         if (name := get_literal_text(word)) is not None
@@ -133,12 +133,12 @@ def _collect_facts(parsed: ShellSource, commands: CommandPolicy, network: Networ
         known=known,
         functions=scopes.names,
     )
-    _check_all(script)
+    _check_all_nodes(script)
     _check_traps(script)
     return script
 
 
-def _check_all(script: ParsedScript) -> None:
+def _check_all_nodes(script: ParsedScript) -> None:
     check_mistakes(script)
     for call in script.calls:
         check_invocation(script, call)
@@ -158,7 +158,7 @@ def _check_traps(script: ParsedScript) -> None:
     texts = {text: place for place, text in actions if text is not None and text.strip() and text != "-"}
     for number, (text, place) in enumerate(texts.items()):
         if number == MOST_TRAPS:
-            script.findings.append(place_at_trap(script, place, source.too_deep_finding()))
+            script.findings.append(relocate_to_trap(script, place, source.too_deep_finding()))
             return
         parsed = source.parse_source(text)
         inner = replace(
@@ -169,8 +169,8 @@ def _check_traps(script: ParsedScript) -> None:
             findings=list(parsed.findings),
             paths=[],
         )
-        _check_all(inner)
-        script.findings += [place_at_trap(script, place, finding) for finding in inner.findings]
+        _check_all_nodes(inner)
+        script.findings += [relocate_to_trap(script, place, finding) for finding in inner.findings]
 
 
 def _check_node(script: ParsedScript, node: ScriptNode) -> None:

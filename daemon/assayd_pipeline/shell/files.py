@@ -86,12 +86,12 @@ def check_files(script: ParsedScript, files: WorkFiles) -> None:
             continue
         seen.add(key)
         if one.use in {PathUse.READS, PathUse.CHANGES} and one.what in _READERS:
-            _check_read(script, one, path, files, folders)
+            _check_read_path(script, one, path, files, folders)
         elif one.use is PathUse.WRITES and one.what in _WRITERS:
             _check_written_path(script, one, path, before)
 
 
-def _check_read(
+def _check_read_path(
     script: ParsedScript, one: NamedPath, path: str, files: WorkFiles, folders: _CurrentFolders
 ) -> None:
     raw = script.source.written(one.node)

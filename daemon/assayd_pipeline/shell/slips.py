@@ -103,7 +103,7 @@ RULES = (
 )
 _TABLE = Path(__file__).parent / "data" / "shellcheck.toml"
 _LINE_CHARS = 2000
-_MOST_LINES = 2000
+_MAX_LINES = 2000
 _SHOWN_CHARS = 110
 _OPERATORS = {">": "gt", "<": "lt", ">=": "ge", "<=": "le"}
 _FOLLOWING = frozenset(
@@ -181,7 +181,7 @@ def explain_unreadable(text: str, found: Finding) -> Finding | None:
 def _find_matches(text: str, slip: ScriptMistake) -> Iterator[LinterComment]:
     """Yield the positions for an entry without a code, at which lines match the entry's pattern."""
     pattern = re.compile(slip.find)
-    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+    for number, line in enumerate(text.split("\n")[:_MAX_LINES], 1):
         found = pattern.search(line[:_LINE_CHARS])
         if found is not None:
             yield LinterComment(
@@ -189,7 +189,7 @@ def _find_matches(text: str, slip: ScriptMistake) -> Iterator[LinterComment]:
             )
 
 
-def add_mistakes(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def add_mistake_findings(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return the findings about a valid script, together with the mistakes that ShellCheck reports."""
     suspicious = _PASSING_FORMS.search(text) is not None or _overwrites_input(text)
     if not suspicious and not any(one.is_error for one in findings):
@@ -279,7 +279,7 @@ def _explain_mistake(
         line=comment.line,
         column=comment.column,
         snippet=get_snippet(text, comment.line),
-        suggestion=hint if edit is None else f"{hint}{_show_correction(edit)}",
+        suggestion=hint if edit is None else f"{hint}{_describe_correction(edit)}",
         edit=edit,
         context=f"ShellCheck SC{slip.code}" if slip.code else found.context,
     )
@@ -300,7 +300,7 @@ _READ = re.compile(r"\bread\b")
 _WORD = re.compile(r"\w+")
 
 
-def _show_correction(edit: Edit) -> str:
+def _describe_correction(edit: Edit) -> str:
     """Return a sentence with the corrected line; empty if the correction is long or has several lines."""
     new = edit.replacement.strip()
     short = new and "\n" not in new and len(new) <= _SHOWN_CHARS and edit.start_line == edit.end_line

@@ -24,7 +24,7 @@ from assayd.model.finding import Edit, Finding
 from assayd.model.policy import RuleLevel, SqlPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd_pipeline.sql import rules, tree
-from assayd_pipeline.sql.judge import find_shell_commands, find_shell_functions, judge_tree
+from assayd_pipeline.sql.judge import check_tree, find_shell_commands, find_shell_functions
 from assayd_pipeline.sql.mending import (
     build_replace_token_edit,
     find_doubled_quote_edit,
@@ -54,7 +54,7 @@ class SqlFindings:
 
 
 @lru_cache(maxsize=256)
-def examine_sql(content: str, policy: SqlPolicy) -> SqlFindings:
+def check_sql(content: str, policy: SqlPolicy) -> SqlFindings:
     """Check a step's SQL, and cache the result, because two stages check the same texts."""
     text = split_sql(content)
     examined = _examine_text(text, policy)
@@ -127,7 +127,7 @@ def _examine_text(text: SqlText, policy: SqlPolicy) -> SqlFindings:
     found: list[Finding] = []
     for statement in text.statements:
         try:
-            said = chain(find_shell_functions(text, statement), _judge_statement(text, statement, policy))
+            said = chain(find_shell_functions(text, statement), _check_statement(text, statement, policy))
             found.extend(islice(said, max(FINDINGS - len(found), 1)))
         except tree.UnparsableStatement as problem:
             (syntax if problem.syntax else found).append(_parse_failure_finding(text, statement, problem))
@@ -170,7 +170,7 @@ def _parse_failure_finding(
     return replace(finding, edit=build_replace_token_edit(text.content, token, new))
 
 
-def _judge_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
+def _check_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
     """Check a statement by its words and then by its tree. Raises: NotUnderstood."""
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
@@ -182,14 +182,14 @@ def _judge_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) 
     ) is not None:
         raise found
     if statement.verb in tree.VERBS:
-        said = _judge_words(text, statement, policy)
+        said = _check_words(text, statement, policy)
         yield from said or (
             ()
             if _is_checked_by_words(statement)
-            else judge_tree(text, statement, tree.parse_statement(statement))
+            else check_tree(text, statement, tree.parse_statement(statement))
         )
     else:
-        yield from _judge_words(text, statement, policy)
+        yield from _check_words(text, statement, policy)
 
 
 def _is_checked_by_words(statement: SqlStatement) -> bool:
@@ -197,7 +197,7 @@ def _is_checked_by_words(statement: SqlStatement) -> bool:
     return statement.is_trigger or statement.after("CREATE", "VIRTUAL") is not None
 
 
-def _judge_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Sequence[Finding]:
+def _check_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Sequence[Finding]:
     """Return the first fault that a statement's words show."""
     complaints = (
         each for each in _find_faults(statement, policy) if policy.level(each[0]) is not RuleLevel.OFF

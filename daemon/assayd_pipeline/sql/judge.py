@@ -85,7 +85,7 @@ def describe_replacement(name: str) -> str:
     return f"It exists only in the sqlite3 shell. Write instead: {found}." if found else "Remove it."
 
 
-def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterator[Finding]:
+def check_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterator[Finding]:
     """Yield the findings about the violations in a statement's tree."""
     from sqlglot import exp
 
@@ -97,7 +97,7 @@ def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterat
             message = f"{node.name}() accesses data outside the database."
             yield text.finding("sql.function", message, at=start, suggestion=describe_replacement(node.name))
     if isinstance(root, exp.Create):
-        yield from _judge_create(text, statement, root)
+        yield from _check_create(text, statement, root)
     if _deletes_on_conflict(statement, root):
         rule, message, suggestion = REFUSED["REPLACE"]
         yield text.finding(rule, f"OR {message}.", at=start, suggestion=suggestion)
@@ -147,7 +147,7 @@ def _is_constant(condition: exp.Expr) -> bool:
     return condition.find(exp.Column, exp.Query) is None
 
 
-def _judge_create(text: SqlText, statement: SqlStatement, root: exp.Create) -> Iterator[Finding]:
+def _check_create(text: SqlText, statement: SqlStatement, root: exp.Create) -> Iterator[Finding]:
     kind = (root.kind or "").upper()
     place = next((token for token in statement.tokens if token.is_any_of(*MADE)), statement.tokens[0])
     if kind not in MADE:

@@ -37,7 +37,9 @@ _AMBIGUOUS = re.compile(r"ambiguous column name: (\w+)")
 _SOURCE = re.compile(rf"\b(?:FROM|JOIN)\s+(\w+)(?:\s+(?:AS\s+)?(?!{_AFTER})(\w+))?", re.IGNORECASE)
 
 
-def explain_refused(statement: str, complaint: str, tables: StatementPreparer) -> ExplainedConstruct | None:
+def explain_unpreparable(
+    statement: str, complaint: str, tables: StatementPreparer
+) -> ExplainedConstruct | None:
     """Explain a statement that SQLite can't prepare."""
     if len(statement) > MOST_CHARS:
         return None
@@ -49,7 +51,7 @@ def explain_refused(statement: str, complaint: str, tables: StatementPreparer) -
     )
 
 
-def explain_misreadings(
+def explain_misinterpretations(
     statement: str, tables: Callable[[], StatementPreparer | None]
 ) -> Iterator[ExplainedConstruct]:
     """Yield explanations of constructs that SQLite accepts, but whose meaning isn't the intended one."""

@@ -23,10 +23,10 @@ from assayd.model.text_limits import shorten_text
 from assayd_pipeline.sql.preparer import StatementPreparer
 from assayd_pipeline.sql.read import InvalidSqlCharacter, SqlToken, SqlTokenKind, tokenize
 
-MOST_TRIED = 250
+MAX_TRIED = 250
 """How many changed statements are prepared for one refused statement."""
 _MOST_TOKENS = 400
-_MOST_PLACES = 3
+_MAX_PLACES = 3
 _NEAR = re.compile(r'near "(.+)": syntax error|^incomplete input$', re.DOTALL)
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "INSERT", "INTO", "VALUES",
@@ -90,12 +90,12 @@ def find_single_change(statement: str, tables: StatementPreparer) -> TokenChange
         return None
     if named is None:
         return _find_first_valid(_correct_semantic_errors(statement, tokens, complaint), tables)
-    places = _find_places(tokens, named[1])
+    places = _find_error_positions(tokens, named[1])
     return _find_first_valid(
         chain(
             *(_respell_keywords(statement, tokens, place) for place in places),
             _separate_statements(statement, tokens, places),
-            _complete_pairs(statement, tokens),
+            _complete_keyword_pairs(statement, tokens),
             _reorder_clauses(statement, tokens),
             *(_remove_comma(statement, tokens, place) for place in places),
             *(_remove_token(statement, tokens, place) for place in places),
@@ -109,7 +109,7 @@ def find_single_change(statement: str, tables: StatementPreparer) -> TokenChange
 
 def _find_first_valid(tried: Iterator[TokenChange], tables: StatementPreparer) -> TokenChange | None:
     for number, change in enumerate(tried):
-        if number == MOST_TRIED:
+        if number == MAX_TRIED:
             return None
         if all(tables.find_error(part) is None for part in change.new.split("\0")):
             return TokenChange(
@@ -121,24 +121,24 @@ def _find_first_valid(tried: Iterator[TokenChange], tables: StatementPreparer) -
     return None
 
 
-def _find_places(tokens: Sequence[SqlToken], named: str | None) -> list[int]:
+def _find_error_positions(tokens: Sequence[SqlToken], named: str | None) -> list[int]:
     """Return the positions of the token that SQLite reports; without a token, the statement's end."""
     if named is None:
         return [len(tokens)]
-    return [number for number, token in enumerate(tokens) if token.text == named][:_MOST_PLACES]
+    return [number for number, token in enumerate(tokens) if token.text == named][:_MAX_PLACES]
 
 
 def _replace_token(statement: str, token: SqlToken, new: str) -> str:
     return f"{statement[: token.start]}{new}{statement[token.end :]}"
 
 
-def _iter_nearby_places(tokens: Sequence[SqlToken], place: int, *steps: int) -> Iterator[int]:
+def _iter_nearby_positions(tokens: Sequence[SqlToken], place: int, *steps: int) -> Iterator[int]:
     return (place + step for step in steps if 0 <= place + step < len(tokens))
 
 
 def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
     """Replace a wrong keyword or operator, or split a word that consists of two joined keywords."""
-    for at in _iter_nearby_places(tokens, place, 0, -1, 1, -2):
+    for at in _iter_nearby_positions(tokens, place, 0, -1, 1, -2):
         token = tokens[at]
         word = token.text.upper()
         written = [_INSTEAD[word]] if word in _INSTEAD else []
@@ -179,7 +179,7 @@ def _separate_statements(
     statement: str, tokens: Sequence[SqlToken], places: Sequence[int]
 ) -> Iterator[TokenChange]:
     """Yield two statements joined by a NUL character, at which callers split them to prepare both."""
-    for at in sorted({each for place in places for each in _iter_nearby_places(tokens, place, 0, -1)}):
+    for at in sorted({each for place in places for each in _iter_nearby_positions(tokens, place, 0, -1)}):
         token = tokens[at]
         if at and token.is_any_of(*_VERBS):
             before = tokens[at - 1]
@@ -193,7 +193,7 @@ def _separate_statements(
 
 def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
     """Yield the changes that remove a comma near the reported position."""
-    for at in _iter_nearby_places(tokens, place, 0, -1, 1):
+    for at in _iter_nearby_positions(tokens, place, 0, -1, 1):
         token = tokens[at]
         if token.text == "," and not tokens[0].is_any_of("ALTER"):
             yield TokenChange(
@@ -206,7 +206,7 @@ def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
 
 def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
     """Remove a sign, a keyword, or a table's name before a column."""
-    for at in _iter_nearby_places(tokens, place, 0, -1, 1):
+    for at in _iter_nearby_positions(tokens, place, 0, -1, 1):
         token = tokens[at]
         removable = token.text.upper() in _REMOVABLE or token.text in "()*"
         if removable and not tokens[0].is_any_of("ALTER"):
@@ -233,7 +233,7 @@ def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
 
 def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
     """Enclose a list in parentheses after `IN`, `VALUES`, `OVER`, `AS`, `KEY` or a table's name."""
-    for at in _iter_nearby_places(tokens, place, 0, -1, -2):
+    for at in _iter_nearby_positions(tokens, place, 0, -1, -2):
         before = tokens[at - 1] if at else tokens[0]
         if not at or not (before.is_any_of(*_LISTS) or tokens[0].is_any_of("INSERT", "CREATE")):
             continue
@@ -247,7 +247,7 @@ def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> 
             )
 
 
-def _complete_pairs(statement: str, tokens: Sequence[SqlToken]) -> Iterator[TokenChange]:
+def _complete_keyword_pairs(statement: str, tokens: Sequence[SqlToken]) -> Iterator[TokenChange]:
     """Insert the missing second word of `GROUP BY`, `ORDER BY`, `PARTITION BY` or `PRIMARY KEY`."""
     for token, after in pairwise(tokens):
         second = _SECOND.get(token.text.upper())

@@ -192,7 +192,7 @@ _MISSING = re.compile(r"no such (column|table|function): (?:[^\s.]+\.)*([^\s.]+)
 _SHOWN = 20
 
 
-def advise_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | None:
+def suggest_similar_names(message: str, names: Mapping[str, Sequence[str]]) -> str | None:
     """Return advice about an unknown name, or None.
 
     Args:

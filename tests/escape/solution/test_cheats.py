@@ -14,7 +14,7 @@ from assayd.kinds.solution.payload import SolutionPayload
 from assayd.kinds.solution.validator import validator
 from assayd.model.report import Judgement
 from assayd.model.run import Cause, Limits, RunResult
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.sandbox.sandbox import Sandbox
 from support.engines.oci import made_engine, needs_oci
@@ -32,7 +32,7 @@ CHECK, CLASSES = (FOLDER.joinpath(name).read_text(encoding="utf-8") for name in 
 
 
 async def _judged(sandbox: Sandbox, code: str, tests: str) -> tuple[RunResult, Judgement]:
-    policy = load_policies([shared_path("policies")]).get("solution")
+    policy = load_policies([get_shared_data_path("policies")]).get("solution")
     payload = SolutionPayload(code=code, entry_point="total", tests=tests)
     prepared = validator.prepare(payload)
     result = await run(sandbox, validator.plan(prepared, policy, LIMITS))

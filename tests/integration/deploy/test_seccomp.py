@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from support.engines import engine_image
 from support.guests import seccomp_probe, stdlib_tour
 
@@ -47,7 +47,7 @@ def source(module: object) -> str:
 
 @pytest.fixture(scope="module")
 def profile() -> str:
-    return shared_path("seccomp", "container.json").read_text()
+    return get_shared_data_path("seccomp", "container.json").read_text()
 
 
 @pytest.fixture(scope="module")

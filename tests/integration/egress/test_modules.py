@@ -10,7 +10,7 @@ from assayd.kinds.module.validator import ModulePayload, validator
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import RunResult
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from support.daemons.daemon_fixtures import needs_root
 
@@ -46,7 +46,7 @@ def test_fetch():
 
 
 def policy() -> ExecutionPolicy:
-    return replace(load_policies([shared_path("policies")]).get("integration_test"), network=LISTED)
+    return replace(load_policies([get_shared_data_path("policies")]).get("integration_test"), network=LISTED)
 
 
 async def tried(guests: Guests, url: str) -> tuple[str, dict[str, str | None], RunResult]:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assayd.model.run import RunEnd
+from assayd.model.run import RunEndReason
 from support.daemons.daemon_fixtures import needs_root
 from support.hosts.upstream import BIG, Upstream
 
@@ -60,7 +60,7 @@ async def test_attempt_that_is_killed_in_mid_transfer_leaves_no_connection(
     """
     result = await guests.run(source, killed_at_output=True)
 
-    assert result.end is RunEnd.CANCELLED
+    assert result.end is RunEndReason.CANCELLED
     (event,) = result.units[0].network
     assert (event.host, event.bytes_down > 0) == ("api.example.com", True)
     await asyncio.to_thread(internet.wait_until_nobody_gets, path)

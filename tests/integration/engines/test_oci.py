@@ -12,7 +12,7 @@ import pytest
 
 from assayd.engines.oci import OciEngine
 from assayd.ids import UlidGenerator
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
 from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine, traces
 
@@ -58,7 +58,7 @@ async def spec(engine: OciEngine, daemon_id: str) -> ContainerSpec:
         work_bytes=4 * 2**20,
         work_files=64,
         open_files=128,
-        seccomp=shared_path("seccomp", "container.json").read_text(),
+        seccomp=get_shared_data_path("seccomp", "container.json").read_text(),
         labels={LABEL_DAEMON: daemon_id, LABEL_CONTAINER: ULIDS.new()},
     )
 
@@ -82,7 +82,7 @@ async def test_kill_for_memory_is_evidence_until_the_container_is_removed(engine
 async def test_container_that_makes_way_weighs_a_tenth_of_another(engine: OciEngine) -> None:
     refs = [await engine.create(await spec(engine, ULIDS.new())) for _ in range(2)]
     await engine.make_way(refs[0])
-    path, _ = engine._containers[refs[0].engine_id].group._weight_file(0)
+    path, _ = engine._containers[refs[0].engine_id].group._build_weight_setting(0)
     held, other = (int(Path(path.replace(refs[0].ulid, ref.ulid)).read_text()) for ref in refs)
     for ref in refs:
         await engine.remove(ref)

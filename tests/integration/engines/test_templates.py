@@ -18,7 +18,7 @@ import pytest
 
 from assayd.engines.oci import OciEngine
 from assayd.ids import UlidGenerator
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
 from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine, traces
 
@@ -73,7 +73,7 @@ async def spec(engine: OciEngine, daemon_id: str, preload: tuple[str, ...] = ())
         work_bytes=4 * 2**20,
         work_files=64,
         open_files=128,
-        seccomp=shared_path("seccomp", "container.json").read_text(),
+        seccomp=get_shared_data_path("seccomp", "container.json").read_text(),
         labels={LABEL_DAEMON: daemon_id, LABEL_CONTAINER: ULIDS.new()},
         preload=preload,
     )

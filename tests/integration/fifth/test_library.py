@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from assayd.engines.docker import DockerEngine
 from assayd.model.report import Verdict
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd_client.cli.images import build_images
 from support.daemons.attempts import Attempts, attempts_on
 from support.engines import engine_image
@@ -35,8 +35,8 @@ PROGRAMS: dict[str, Mapping[str, object]] = {
 def with_library(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Build the Forth image with a library under a new name; return the name."""
     name, work = f"forth-{secrets.token_hex(4)}", tmp_path_factory.mktemp("build")
-    shutil.copytree(shared_path("images", "forth"), work / "recipes" / name)
-    shutil.copy(shared_path("images", "base.toml"), work / "recipes")
+    shutil.copytree(get_shared_data_path("images", "forth"), work / "recipes" / name)
+    shutil.copy(get_shared_data_path("images", "base.toml"), work / "recipes")
     if (CACHE / "forth").is_dir():  # its base is that of the same recipe by another name
         shutil.copytree(CACHE / "forth", work / "cache" / name, symlinks=True)
     library = work / "library"

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from assayd.guest_results import ExecFailure, ReturnedValue, read_record
 from assayd.model.policy import ImportMode, ImportPolicy
-from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitEnd, UnitResult
+from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitEndReason, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.sandbox.sandbox import Sandbox
 from support.engines import sandboxes
@@ -131,7 +131,7 @@ async def test_memory_is_taken_from_the_child_and_the_runner_goes_on(sandbox: Sa
     result = await run(sandbox, "def extract(): return len(bytearray(200 * 2**20))", PLAIN)
 
     greedy, after = result.units
-    assert (greedy.wait_status, greedy.end, greedy.results) == (signal.SIGKILL, UnitEnd.EXITED, ())
+    assert (greedy.wait_status, greedy.end, greedy.results) == (signal.SIGKILL, UnitEndReason.EXITED, ())
     assert greedy.usage.oom_kills >= 1
     assert (value(after), after.usage.oom_kills) == ("well", 0)
 
@@ -150,7 +150,7 @@ async def test_fork_bomb_is_refused_counted_and_cleared_away(sandbox: Sandbox) -
     result = await run(sandbox, bomb, PLAIN)
 
     bombed, after = result.units
-    assert bombed.end is UnitEnd.DEADLINE
+    assert bombed.end is UnitEndReason.DEADLINE
     assert bombed.usage.pids_refused > 0
     assert (value(after), after.usage.pids_refused, after.left_processes) == ("well", 0, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest.frames import LEAST_COST, WINDOW, window_cost
+from assayd.guest.frames import MIN_COST, WINDOW, compute_window_cost
 from support.guests.guest_runner import Frame, GuestRunner, call_of
 
 MODULES = ("os", "socket", "urllib", "http", "asyncio", "time")
@@ -142,9 +142,9 @@ def extract(size):
     running = start(relaying, source, size)
     left = WINDOW
     while len(running.bodies()) < size:
-        left -= window_cost(running.next("stream_data")[1])
+        left -= compute_window_cost(running.next("stream_data")[1])
         assert left >= 0
-        if left < LEAST_COST:
+        if left < MIN_COST:
             running.send("credit", credit=WINDOW)
             left += WINDOW
     running.send("end")
@@ -162,14 +162,14 @@ def extract(count):
         print("sent")
         stream.recv(1)
 """
-    most = WINDOW // LEAST_COST
+    most = WINDOW // MIN_COST
     running = start(relaying, source, most)
     for _ in range(most):
         running.next("stream_data")
         running.send("data", b"y")
     running.next("output")
     assert len(running.bodies()) == most
-    running.send("credit", credit=LEAST_COST)
+    running.send("credit", credit=MIN_COST)
     running.next("stream_data")
     running.send("data", b"y")
     running.end()

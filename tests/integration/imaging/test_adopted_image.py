@@ -24,7 +24,7 @@ from assayd.kinds import registry
 from assayd.model import audit_chain
 from assayd.model.report import Judgement
 from assayd.model.run import Cause, Limits, RunResult
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.sandbox import Sandbox
@@ -140,7 +140,7 @@ async def submit(
     sandbox: Sandbox, image: str, payload: dict[str, object], *, kind: str = "script", policy: str = "shell"
 ) -> tuple[RunResult, Judgement]:
     validator = registry.find_validator(kind)
-    profile = replace(load_policies([shared_path("policies")]).get(policy), image=image)
+    profile = replace(load_policies([get_shared_data_path("policies")]).get(policy), image=image)
     read = validator.prepare(validator.payload.model_validate_json(canonical(payload)))
     spec = validator.plan(read, profile, derive_limits(profile, CAPS))
     assert spec is not None
@@ -238,8 +238,8 @@ async def test_list_and_removal_tell_who_uses_an_image(sandbox: Sandbox, plain: 
     await sandbox.images.get(plain)
 
     [row] = [row for row in await asyncio.to_thread(cli_images.list_images) if row[0] == plain]
-    found = await asyncio.to_thread(cli_images.remove_unused, dry_run=True)
-    kept = await asyncio.to_thread(cli_images.remove_unused, dry_run=False)
+    found = await asyncio.to_thread(cli_images.remove_unused_images, dry_run=True)
+    kept = await asyncio.to_thread(cli_images.remove_unused_images, dry_run=False)
 
     assert (row[4], row[5]) == ("now", "nobody") or row[4].endswith("min")
     [would] = [one[2] for one in found if one[0] == plain]

@@ -13,7 +13,7 @@ from assayd.attempts.admission import derive_limits
 from assayd.documents import canonical
 from assayd.kinds import registry
 from assayd.model.run import Cause, Limits, RunResult
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.sandbox import Sandbox
@@ -47,7 +47,7 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 async def submit(sandbox: Sandbox, name: str, profile: str = "compiled", **more: object) -> RunResult:
     validator, policies = (
         registry.find_validator("script"),
-        load_policies([shared_path("policies"), EXAMPLES / "policies"]),
+        load_policies([get_shared_data_path("policies"), EXAMPLES / "policies"]),
     )
     policy = replace(policies.get(profile), image="c")
     files = {each: (EXAMPLES / each).read_text() for each in ("build.sh", name)}

@@ -18,7 +18,7 @@ from assayd.attempts.admission import derive_limits
 from assayd.documents import canonical
 from assayd.kinds import registry
 from assayd.model.run import Cause, Limits, RunResult
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.sandbox import Sandbox
@@ -64,7 +64,10 @@ async def sandbox(built: Path) -> AsyncIterator[Sandbox]:
 
 
 async def submit(sandbox: Sandbox, kind: str, policy: str, payload: dict[str, object]) -> RunResult:
-    validator, profile = registry.find_validator(kind), load_policies([shared_path("policies")]).get(policy)
+    validator, profile = (
+        registry.find_validator(kind),
+        load_policies([get_shared_data_path("policies")]).get(policy),
+    )
     read = validator.prepare(validator.payload.model_validate_json(canonical(payload)))
     spec = validator.plan(read, profile, derive_limits(profile, replace(CAPS, work_bytes=2**24)))
     assert spec is not None

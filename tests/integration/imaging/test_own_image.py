@@ -71,7 +71,7 @@ def index(place: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def built(index: Path, place: Path) -> Path:
     """Lock and build the image; return the store."""
-    cli_images.lock_image("loud")
+    cli_images.lock_recipe("loud")
     cli_images.build_images(["loud"], place / "cache")
     return place / "store"
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from assayd.errors import EngineError
-from assayd.imaging.sbom import MOST_BYTES, SBOM_FILE
+from assayd.imaging.sbom import MAX_BYTES, SBOM_FILE
 from assayd.ports.engine import Engine
 from support.engines.oci import made_engine, needs_oci
 from support.texts.bill import schema_problem
@@ -30,7 +30,7 @@ async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
 
 @pytest.mark.parametrize("image", HAS)
 async def test_image_carries_a_document_of_the_packages_with_files_in_it(engine: Engine, image: str) -> None:
-    document = await engine.image_file(f"assayd/{image}", SBOM_FILE, MOST_BYTES)
+    document = await engine.image_file(f"assayd/{image}", SBOM_FILE, MAX_BYTES)
 
     assert schema_problem(document) is None
     read = json.loads(document)
@@ -42,7 +42,7 @@ async def test_image_carries_a_document_of_the_packages_with_files_in_it(engine:
 
 async def test_image_without_the_file_is_named(engine: Engine) -> None:
     with pytest.raises(EngineError) as caught:
-        await engine.image_file("assayd/python", "usr/absent", MOST_BYTES)
+        await engine.image_file("assayd/python", "usr/absent", MAX_BYTES)
 
     assert caught.value.code == "image.file_missing"
 

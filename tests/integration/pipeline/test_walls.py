@@ -15,7 +15,7 @@ import pytest_asyncio
 from assayd.attempts.service import derive_limits
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, RunResult
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.sandbox.sandbox import Sandbox
 from assayd_pipeline.payload import PipelinePayload
@@ -25,7 +25,7 @@ from support.engines.sandboxes import run, sandbox_on
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
-POLICY = load_policies([shared_path("policies")]).get("pipeline")
+POLICY = load_policies([get_shared_data_path("policies")]).get("pipeline")
 LIMITS = derive_limits(POLICY, Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0))
 SECRET = "INSERT INTO t VALUES ('secret row')"
 

@@ -17,7 +17,7 @@ from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
 from assayd.model.policy import ImportMode, ImportPolicy
-from assayd.model.run import Cause, Limits, Program, RunEnd, RunResult, RunSpec, Unit, UnitEnd
+from assayd.model.run import Cause, Limits, Program, RunEndReason, RunResult, RunSpec, Unit, UnitEndReason
 from assayd.ports.engine import Engine
 from assayd.sandbox.sandbox import Lease, Sandbox
 from assayd.sandbox.session.conversation import RunObserver
@@ -108,7 +108,7 @@ async def test_unit_past_its_own_deadline_leaves_the_others_their_turn(engine: E
         result = await run(sandbox, planned)
     causes = [unit.outcome.cause for unit in result.units]
     assert causes == [Cause.COMPLETED, Cause.TIMEOUT, Cause.COMPLETED]
-    assert (result.end, result.outcome.cause) == (RunEnd.FINISHED, Cause.TIMEOUT)
+    assert (result.end, result.outcome.cause) == (RunEndReason.FINISHED, Cause.TIMEOUT)
     assert result.units[1].stdout.head == b"begun\n"
 
 
@@ -116,9 +116,9 @@ async def test_attempt_past_its_deadline_keeps_what_came_and_starts_no_more(engi
     async with sandbox_on(engine) as sandbox:
         result = await run(sandbox, spec(RETURNS, WAITS, RETURNS), timeout_s=3)
     first, second = result.units
-    assert (result.end, result.outcome.cause) == (RunEnd.DEADLINE, Cause.TIMEOUT)
+    assert (result.end, result.outcome.cause) == (RunEndReason.DEADLINE, Cause.TIMEOUT)
     assert first.outcome.cause is Cause.COMPLETED
-    assert (second.end, second.outcome.cause) == (UnitEnd.INTERRUPTED, Cause.TIMEOUT)
+    assert (second.end, second.outcome.cause) == (UnitEndReason.INTERRUPTED, Cause.TIMEOUT)
     assert second.stdout.head == b"begun\n"
 
 
@@ -128,7 +128,7 @@ async def test_cancelled_run_keeps_what_came(engine: Engine) -> None:
 
     async with sandbox_on(engine) as sandbox:
         result = await run(sandbox, spec(WAITS), cancel)
-    assert (result.end, result.outcome.cause) == (RunEnd.CANCELLED, Cause.CANCELLED)
+    assert (result.end, result.outcome.cause) == (RunEndReason.CANCELLED, Cause.CANCELLED)
     assert result.units[0].stdout.head == b"begun\n"
 
 
@@ -138,7 +138,7 @@ async def test_run_cancelled_before_it_begins_starts_nothing(engine: Engine) -> 
         deadline.cancel()
         result = await sandbox.run(lease, deadline)
     assert result.outcome.cause is Cause.CANCELLED
-    assert all(unit.end is UnitEnd.INTERRUPTED for unit in result.units)
+    assert all(unit.end is UnitEndReason.INTERRUPTED for unit in result.units)
 
 
 async def test_results_that_are_too_large_together_are_an_output_limit(engine: Engine) -> None:
@@ -169,7 +169,7 @@ async def test_runner_killed_from_the_host_is_infrastructure_where_the_kernel_is
         known = await run(sandbox, spec(WAITS), kill)
         sandbox.counts_kills, sandbox.oom_kills = True, lambda: 7
         result = await run(sandbox, spec(WAITS), kill)
-    assert (result.end, result.outcome.cause) == (RunEnd.LOST, Cause.INFRASTRUCTURE)
+    assert (result.end, result.outcome.cause) == (RunEndReason.LOST, Cause.INFRASTRUCTURE)
     assert (result.outcome.evidence["exit_code"], known.outcome.cause) == (137, Cause.OUT_OF_MEMORY)
 
 
@@ -181,7 +181,7 @@ async def test_container_removed_from_the_host_is_infrastructure(engine: Engine,
     async with sandbox_on(engine) as sandbox:
         sandbox.counts_kills, sandbox.oom_kills = True, lambda: 7
         result = await run(sandbox, spec(WAITS), remove)
-    assert (result.end, result.outcome.cause) == (RunEnd.LOST, Cause.INFRASTRUCTURE)
+    assert (result.end, result.outcome.cause) == (RunEndReason.LOST, Cause.INFRASTRUCTURE)
 
 
 async def test_engine_that_goes_away_is_infrastructure_and_its_container_is_swept(

@@ -11,11 +11,11 @@ import pytest
 
 from assayd.aio import Deadline
 from assayd.model.policy import ImportMode, ImportPolicy
-from assayd.model.run import Cause, Limits, Program, RunEnd, RunResult, RunSpec, Unit
+from assayd.model.run import Cause, Limits, Program, RunEndReason, RunResult, RunSpec, Unit
 from assayd.ports.engine import Engine
 from assayd.sandbox.pool.decide import RESERVED
 from assayd.sandbox.sandbox import Sandbox
-from assayd.sandbox.side_by_side import LEAST_UNITS
+from assayd.sandbox.side_by_side import MIN_UNITS
 from support.engines.oci import make_one_engine
 from support.engines.sandboxes import sandbox_on
 
@@ -60,7 +60,7 @@ async def warm(engine: Engine, planned: RunSpec) -> AsyncIterator[Sandbox]:
     """Return a sandbox in which more containers for this spec are idle than are reserved."""
     async with sandbox_on(engine, ready=RESERVED + 2, processors=2) as sandbox:
         sandbox.pool.demand.keep(frozenset({await sandbox.key(planned)}))
-        sandbox.pool.update_soon()
+        sandbox.pool.schedule_update()
         async with asyncio.timeout(60):
             while len(sandbox.pool.state().idle) < RESERVED + 2:
                 await asyncio.sleep(0.01)
@@ -75,25 +75,25 @@ async def run_in_two(sandbox: Sandbox, planned: RunSpec) -> RunResult:
 
 
 async def test_many_paths_run_in_two_containers_and_no_call_sees_another(engine: Engine) -> None:
-    paths = [f"path-{number}" for number in range(LEAST_UNITS + 1)]
+    paths = [f"path-{number}" for number in range(MIN_UNITS + 1)]
     planned = spec(MARKS, *paths)
     async with warm(engine, planned) as sandbox:
         result = await run_in_two(sandbox, planned)
     values = [json.loads(unit.results[0])["value"] for unit in result.units]
-    assert (result.end, result.outcome.cause) == (RunEnd.FINISHED, Cause.COMPLETED)
+    assert (result.end, result.outcome.cause) == (RunEndReason.FINISHED, Cause.COMPLETED)
     assert values == [{"path": path, "seen": [[], False]} for path in paths]
 
 
 async def test_each_container_has_the_attempts_memory_limit(engine: Engine) -> None:
-    planned = spec(ALLOCATES, *map(str, range(LEAST_UNITS - 1)), "last")
+    planned = spec(ALLOCATES, *map(str, range(MIN_UNITS - 1)), "last")
     async with warm(engine, planned) as sandbox:
         result = await run_in_two(sandbox, planned)
     assert result.outcome.cause is not Cause.COMPLETED
-    assert [unit.outcome.cause for unit in result.units[:-1]] == [Cause.COMPLETED] * (LEAST_UNITS - 1)
+    assert [unit.outcome.cause for unit in result.units[:-1]] == [Cause.COMPLETED] * (MIN_UNITS - 1)
 
 
 async def test_a_cancelled_run_ends_in_both_containers(engine: Engine) -> None:
-    planned = spec(RETURNS, *map(str, range(LEAST_UNITS)))
+    planned = spec(RETURNS, *map(str, range(MIN_UNITS)))
     async with warm(engine, planned) as sandbox, sandbox.lease(planned) as lease:
         assert lease.further is not None
         deadline = Deadline(30)
@@ -104,7 +104,7 @@ async def test_a_cancelled_run_ends_in_both_containers(engine: Engine) -> None:
 
 
 async def test_a_run_without_a_free_processor_has_one_container(engine: Engine) -> None:
-    planned = spec(RETURNS, *map(str, range(LEAST_UNITS)))
+    planned = spec(RETURNS, *map(str, range(MIN_UNITS)))
     async with (
         warm(engine, planned) as sandbox,
         sandbox.lease(planned) as two,

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from assayd.model.report import Verdict
-from assayd.store.jobs import open_jobs
+from assayd.store.jobs import open_job_store
 
 PROGRAM = """
 import asyncio, os, signal, sys
@@ -18,14 +18,14 @@ from pathlib import Path
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.jobs import open_jobs
+from assayd.store.jobs import open_job_store
 
 def attempt(number):
     return Attempt(id=f"01{number:024d}", kind="code", policy="code", input_digest="d" * 64,
                    created_at=datetime(2026, 3, 1, tzinfo=UTC), peer=Peer(uid=1, gid=1, pid=1))
 
 async def main():
-    async with open_jobs(Path(sys.argv[1])) as jobs:
+    async with open_job_store(Path(sys.argv[1])) as jobs:
         async def one(number):
             await jobs.accept(attempt(number), b"{}")
             print("accepted", number, flush=True)
@@ -47,7 +47,7 @@ async def test_everything_answered_before_a_kill_is_on_record(tmp_path: Path) ->
     assert ended.returncode == -signal.SIGKILL
     answers = [line.split() for line in ended.stdout.splitlines()]
     assert ["finished", "77"] in answers
-    async with open_jobs(tmp_path) as jobs:
+    async with open_job_store(tmp_path) as jobs:
         for what, number in answers:
             found = await jobs.get(f"01{int(number):024d}")
             assert found is not None

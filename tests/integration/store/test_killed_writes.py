@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from assayd.model.report import Verdict
 from assayd.store.artifacts import FileArtifactStore
-from assayd.store.jobs import BUNDLES, open_jobs
+from assayd.store.jobs import BUNDLES, open_job_store
 from assayd.store.unsynced import UNSYNCED
 
 ID = f"01{7:024d}"
@@ -29,7 +29,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.artifacts import Bundle
 from assayd.store.artifacts import FileArtifactStore
-from assayd.store.jobs import BUNDLES, open_jobs
+from assayd.store.jobs import BUNDLES, open_job_store
 
 last = sys.argv[2]
 now = datetime(2026, 3, 1, tzinfo=UTC)
@@ -53,7 +53,7 @@ def seen(event, arguments):
 
 async def main():
     state = Path(sys.argv[1])
-    async with open_jobs(state) as jobs:
+    async with open_job_store(state) as jobs:
         artifacts = FileArtifactStore(state / BUNDLES, jobs.unsynced)
         await jobs.accept(attempt, b"{{}}")
         die("accepted")
@@ -83,7 +83,7 @@ async def test_attempt_without_a_verdict_is_there_and_has_no_bundle_that_counts(
     tmp_path: Path, step: str
 ) -> None:
     killed(tmp_path, step)
-    async with open_jobs(tmp_path) as jobs:
+    async with open_job_store(tmp_path) as jobs:
         assert jobs.unsynced is not None
         artifacts = FileArtifactStore(tmp_path / BUNDLES, jobs.unsynced)
         await artifacts.sweep()
@@ -120,7 +120,7 @@ async def test_settled_bundle_needs_its_contents_no_more(tmp_path: Path) -> None
 
 async def assert_verdict_and_bundle(state: Path) -> None:
     """Open the state like a starting daemon, and check what it finds."""
-    async with open_jobs(state) as jobs:
+    async with open_job_store(state) as jobs:
         assert jobs.unsynced is not None
         artifacts = FileArtifactStore(state / BUNDLES, jobs.unsynced)
         await artifacts.sweep()

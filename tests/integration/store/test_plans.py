@@ -20,7 +20,7 @@ from assayd.model.attempt import State
 from assayd.model.records import AttemptQuery
 from assayd.model.report import Verdict
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.jobs import open_jobs
+from assayd.store.jobs import open_job_store
 from support.cluster.gateways import one_gateway
 from support.stores.postgres import PostgresServer, needs_postgres
 
@@ -53,7 +53,7 @@ ANALYZE;
 @pytest.fixture(scope="module")
 def url(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     async def make(url: str) -> None:
-        async with open_jobs(tmp_path_factory.mktemp("state"), url, ()):
+        async with open_job_store(tmp_path_factory.mktemp("state"), url, ()):
             pass
 
     with postgres.empty_database() as url:
@@ -108,7 +108,7 @@ async def test_page_of_a_list_is_found_without_reading_all_attempts(
     tmp_path: Path, url: str, plans: Plans
 ) -> None:
     read_all = {}
-    async with open_jobs(tmp_path, url, ()) as jobs:
+    async with open_job_store(tmp_path, url, ()) as jobs:
         for name, query in QUERIES.items():
             plans.take()
             assert (await jobs.list(query)).attempts, name

@@ -16,7 +16,7 @@ from assayd.documents import read_submission
 from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer
 from assayd.wiring import PartOverrides
-from assayd_cluster.documents import Claim, Claimed, NodeBeat, RunVerdict
+from assayd_cluster.documents import Claim, ClaimedRun, NodeHeartbeat, RunVerdict
 from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
 from assayd_cluster.gateway.publisher import Count
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
@@ -78,7 +78,7 @@ class OneGateway:
     async def beat(self, node: str, **changes: object) -> None:
         """Send a node's heartbeat, and have this gateway read it."""
         said = {"capacity": 4, "ready": True, "version": __version__, "profiles": self.profiles(), **changes}
-        await self.cluster.door.nodes.beat(node, NodeBeat.model_validate(said))
+        await self.cluster.door.nodes.beat(node, NodeHeartbeat.model_validate(said))
         await self.cluster.readiness.check_nodes()
 
     async def submit(
@@ -89,10 +89,10 @@ class OneGateway:
         submission = read_submission(text, self.service.kinds)
         return (await self.service.submit(submission, peer=peer, **origin)).attempt
 
-    async def claim(self, node: str, message: BrokerMessage) -> Claimed:
+    async def claim(self, node: str, message: BrokerMessage) -> ClaimedRun:
         return await self.runs.claim(node, Claim(attempt=message.attempt, ticket=message.ticket))
 
-    async def bring(self, node: str, attempt: str, claimed: Claimed, **changes: object) -> bool:
+    async def bring(self, node: str, attempt: str, claimed: ClaimedRun, **changes: object) -> bool:
         said = json.dumps(verdict_of(attempt, claimed.model_dump(), **changes))
         return await self.runs.record_verdict(
             node, attempt, claimed.run, RunVerdict.model_validate_json(said)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from assayd.api import ApiServer
-from assayd.wiring import Basics, PartOverrides
+from assayd.wiring import CoreParts, PartOverrides
 from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
 from assayd_cluster.gateway.program import configure_gateway
 from assayd_cluster.gateway.publisher import Count
@@ -73,7 +73,7 @@ class SmallGateway:
         self._server: ApiServer
         self._loop: asyncio.AbstractEventLoop
         self._tokens: DatabaseTokens
-        self.basics: Basics
+        self.basics: CoreParts
         self.look: Callable[[], Coroutine[Any, Any, None]]
         self.problem: BaseException | None = None
 

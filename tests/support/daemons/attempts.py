@@ -15,7 +15,7 @@ from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, StageReport, StageStatus, Verdict
 from assayd.model.run import Limits, RunResult
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.ports.engine import Engine
 from assayd.sandbox.sandbox import Sandbox
@@ -73,7 +73,7 @@ class Attempts:
     ) -> Tried:
         """Run one submission, by default under its kind's policy and in the policy's image."""
         validator = validators.find_validator(kind)
-        profile = load_policies([shared_path("policies")]).get(policy or validator.default_policy)
+        profile = load_policies([get_shared_data_path("policies")]).get(policy or validator.default_policy)
         submitted = validator.payload.model_validate_json(canonical(payload))
         profile = validator.narrow(submitted, profile)
         limits = _limits(profile, unit_timeout_s)

@@ -20,12 +20,12 @@ from assayd.model.health import DaemonFacts, HealthRow, HealthStatus
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import (
     AcceptedSubmission,
+    AttemptCount,
     AttemptEvent,
     AttemptPage,
     AttemptQuery,
     SlowAttempt,
     Summary,
-    TimeCount,
 )
 from assayd.model.report import Judgement, Verdict
 from assayd.model.run import Limits, RunResult, RunSpec
@@ -210,7 +210,7 @@ class FakeService:
 
     async def summary(self, query: AttemptQuery, bucket_s: int) -> Summary:
         self.queries.append(query)
-        count = TimeCount(at=START, kind="extractor", verdict="failed", cause="timeout", number=3)
+        count = AttemptCount(at=START, kind="extractor", verdict="failed", cause="timeout", number=3)
         slowest = SlowAttempt(attempt_id="01", kind="extractor", verdict="failed", took_s=1.5)
         return Summary(counts=(count,), rules=(("import.not_allowed", 2),), slowest=(slowest,))
 

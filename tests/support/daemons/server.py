@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from assayd.api import ApiLimits, ApiServer, SocketAccess, create_app, server_config
+from assayd.api import ApiLimits, ApiServer, SocketAccess, build_server_config, create_app
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from support.daemons.fake_service import FakeService
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon
@@ -31,7 +31,7 @@ def serving(
     listener.bind(str(path))
     who = access or SocketAccess()
     app = create_app(service, None, access=who, limits=limits or ApiLimits(heartbeat_s=0.05))
-    config = server_config(app, who)
+    config = build_server_config(app, who)
     if http is not None:
         config.http = http
     server = ApiServer(config)
@@ -94,7 +94,7 @@ class Served:
                     budget=self.daemon.scheduler.budget,
                     routers=CHAIN_ROUTERS,
                 )
-                self._server = ApiServer(server_config(app, access))
+                self._server = ApiServer(build_server_config(app, access))
                 left = await self.daemon.admission.load_unfinished()
                 await self.daemon.admission.recover(left)
                 await self.daemon.batches.recover(left)

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from assayd.analysis.analyst import CheckedSubmission
-from assayd.attempts.acceptance import Acceptance
+from assayd.attempts.acceptance import AcceptanceGate
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.events import EventHub
 from assayd.attempts.retention import RetentionLimits
@@ -40,7 +40,7 @@ from assayd.model.run import (
     ContainerFacts,
     Limits,
     Program,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     RunSpec,
@@ -186,12 +186,12 @@ class SmallSandbox:
         yield SimpleNamespace(warm=True, container=SimpleNamespace(ref=ref), spec=spec)
 
     async def run(self, lease: SimpleNamespace, deadline: Any, observer: object) -> RunResult:
-        end, cause = RunEnd.FINISHED, Cause.COMPLETED
+        end, cause = RunEndReason.FINISHED, Cause.COMPLETED
         try:
             async with deadline.scope():
                 await self._gate.pass_through(lease.spec.units[0].name)
         except TimeoutError:
-            end, cause = RunEnd.CANCELLED, Cause.CANCELLED
+            end, cause = RunEndReason.CANCELLED, Cause.CANCELLED
         facts = ContainerFacts(image="python", image_digest=self.image_digest or "", warm=True)
         return RunResult(units=(), end=end, outcome=RunOutcome(cause=cause), container=facts)
 
@@ -256,7 +256,7 @@ class SmallDaemon:
     chains: Chains
     library: DatabaseLibrary
     scheduler: Scheduler
-    acceptance: Acceptance
+    acceptance: AcceptanceGate
     admission: Admission
     jobs: DatabaseJobStore
     artifacts: ArtifactStore

@@ -13,7 +13,7 @@ from docker.utils.socket import frames_iter
 
 from assayd.engines.docker import document
 from assayd.engines.docker.engine import read_host
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import ContainerSpec
 from support.engines.engine_image import BASE, PYTHON
 
@@ -36,7 +36,7 @@ def spec() -> ContainerSpec:
         work_bytes=4 * MIB,
         work_files=64,
         open_files=128,
-        seccomp=shared_path("seccomp", "container.json").read_text(),
+        seccomp=get_shared_data_path("seccomp", "container.json").read_text(),
         labels={_LABEL: _OURS},
     )
 

@@ -13,7 +13,7 @@ from assayd.errors import EngineError
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.metrics import Metrics
 from assayd.model.run import RunResult, RunSpec
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
@@ -48,7 +48,7 @@ async def sandbox_on(
         demand=PoolDemand(base=ready, unused=ready, most=ready),
     )
     images = ImageCache(engine, Path(assayd.guest.__file__).parent)
-    seccomp = shared_path("seccomp", "container.json").read_text()
+    seccomp = get_shared_data_path("seccomp", "container.json").read_text()
     async with pool.running():
         yield Sandbox(
             pool=pool, images=images, clock=SystemClock(), seccomp=seccomp, egress=egress or no_way_out()

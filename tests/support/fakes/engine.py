@@ -17,9 +17,9 @@ from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
     Capabilities,
+    ContainerExitFacts,
     ContainerRef,
     ContainerSpec,
-    EndFacts,
     EngineInfo,
     ImageFacts,
     ListedImage,
@@ -161,7 +161,7 @@ class _Container:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Faults:
+class _InvalidDocument:
     failures: dict[str, list[EngineError]] = field(default_factory=lambda: defaultdict(list))
     hangs: dict[str, list[asyncio.Event]] = field(default_factory=lambda: defaultdict(list))
     output_limit: int | None = None
@@ -183,7 +183,7 @@ class FakeEngine:
         self._images = {image.name: image for image in images}
         self._timeout_s = timeout_s
         self._containers: dict[str, _Container] = {}
-        self._faults = _Faults()
+        self._faults = _InvalidDocument()
         self._made = 0
 
     def fail_next(self, call: str, problem: EngineError) -> None:
@@ -263,14 +263,14 @@ class FakeEngine:
         if container is not None:
             await self._end(container)
 
-    async def facts(self, ref: ContainerRef) -> EndFacts:
+    async def facts(self, ref: ContainerRef) -> ContainerExitFacts:
         """Return how the guest ended."""
         await self._enter("facts")
         container = self._container(ref)
         if container.peer is None or container.running:
-            return EndFacts(running=container.running, exit_code=None, oom_killed=None)
+            return ContainerExitFacts(running=container.running, exit_code=None, oom_killed=None)
         code = _KILLED if container.peer.killed else container.peer.exit_code
-        return EndFacts(running=False, exit_code=code, oom_killed=False)
+        return ContainerExitFacts(running=False, exit_code=code, oom_killed=False)
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
         """List the containers with the daemon's label."""

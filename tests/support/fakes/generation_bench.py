@@ -19,7 +19,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.ports.driving import ALONE
 from assayd.store.access import DatabaseAccess
@@ -27,8 +27,8 @@ from assayd.store.jobs import DatabaseJobStore
 from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.chains import ChainLimits, Chains, RepairRequests
 from assayd_chains.documents import generation_document
-from assayd_chains.fitting import AnswerFitter
-from assayd_chains.loop import ChainLoop
+from assayd_chains.fitting import AnswerApplier
+from assayd_chains.loop import ChainRunner
 from assayd_chains.model import Chain, ChainView, Document, GenerationTerms
 from assayd_chains.provider import FixRequest, Reply
 from assayd_chains.store import DatabaseChainStore
@@ -37,7 +37,7 @@ PEER = Peer(uid=7, gid=7, pid=1)
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 WORDS = "the quarter folder gives start and end month"
 ASKED = GenerationTerms(kind="extractor", intent=WORDS, context={"sample_paths": ["/a/Q1/x.csv"]})
-POLICIES = load_policies([shared_path("policies")])
+POLICIES = load_policies([get_shared_data_path("policies")])
 
 
 class Attempts:
@@ -132,7 +132,7 @@ class Bench:
         """Create the parts of a new run of the daemon."""
         providers = {"rules": cast("Any", None), "scripted": self.provider}
         kinds = validators.load_validators(())
-        fitter = AnswerFitter(
+        fitter = AnswerApplier(
             attempts=self.attempts,
             analyst=self._analyst,
             kinds=kinds,
@@ -169,7 +169,7 @@ def new_chains(
 ) -> Chains:
     """Return the chains of a daemon that isn't in a cluster."""
     clock, ids = SystemClock(), UlidGenerator()
-    loop = ChainLoop(
+    loop = ChainRunner(
         attempts=attempts,
         store=store,
         fitter=fitter,

@@ -15,7 +15,7 @@ from assayd.kinds.module.validator import ModulePayload, validator
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits, RunResult, RunSpec
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
 HONEST = """
@@ -57,4 +57,4 @@ def _payload(source: str, role: str) -> ModulePayload:
 
 @cache
 def _policy() -> ExecutionPolicy:
-    return load_policies([shared_path("policies")]).get("module_validation")
+    return load_policies([get_shared_data_path("policies")]).get("module_validation")

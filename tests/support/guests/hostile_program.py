@@ -26,7 +26,7 @@ from pathlib import Path
 from assayd.guest_results import GuestJsonError, RaisedException, Record, ReturnedValue, read_record
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from support.guests import hostile_module
 from support.slowness import SLOWER_BY
@@ -192,7 +192,7 @@ def _fact(word: str) -> Fact:
 def _imports(policy: str) -> ImportPolicy:
     if policy == "observe":
         return ImportPolicy(mode=ImportMode.OBSERVE)
-    return load_policies([shared_path("policies")]).get(policy).imports
+    return load_policies([get_shared_data_path("policies")]).get(policy).imports
 
 
 def facts(result: RunResult) -> dict[str, str]:

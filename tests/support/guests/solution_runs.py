@@ -9,12 +9,12 @@ from pathlib import Path
 from assayd.kinds.solution.payload import PreparedSolution, SolutionPayload
 from assayd.kinds.solution.validator import validator
 from assayd.model.run import Limits
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from support.guests.guest_runner import Seen, guest_runner
 
 LIMITS = Limits(timeout_s=20, unit_timeout_s=10, memory_bytes=2**28, max_processes=8)
-POLICY = load_policies([shared_path("policies")]).get("solution")
+POLICY = load_policies([get_shared_data_path("policies")]).get("solution")
 
 
 def prepared(code: str, tests: object, entry_point: str = "f", **more: object) -> PreparedSolution:

@@ -183,7 +183,7 @@ def _events(*events: Json | str) -> bytes:
     ).encode()
 
 
-def _pieces(text: str) -> list[str]:
+def _iter_response_chunks(text: str) -> list[str]:
     return [text[at : at + 5] for at in range(0, len(text), 5)]
 
 
@@ -193,7 +193,7 @@ def _streamed_message(text: str) -> bytes:
         {"type": "message_start", "message": {**_message("", ""), "usage": {"input_tokens": 11}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "ping"},
-        *({**block, "delta": {"type": "text_delta", "text": piece}} for piece in _pieces(text)),
+        *({**block, "delta": {"type": "text_delta", "text": piece}} for piece in _iter_response_chunks(text)),
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 7}},
         {"type": "message_stop"},
@@ -209,7 +209,7 @@ def _streamed_completion(text: str) -> bytes:
     usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
     return _events(
         said({"role": "assistant", "content": ""}),
-        *(said({"content": piece}) for piece in _pieces(text)),
+        *(said({"content": piece}) for piece in _iter_response_chunks(text)),
         said({}, "stop"),
         {**chunk, "choices": [], "usage": usage},
         "[DONE]",

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 from fastapi import FastAPI
 
-from assayd.api import SocketAccess, create_app, server_config
+from assayd.api import SocketAccess, build_server_config, create_app
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.store.access import DatabaseAccess, open_access
 from assayd_cluster import tables
@@ -70,7 +70,7 @@ class SecureGateway:
             app.state.broker_accounts = SharedAccount()
             self.database, self.loop = access, asyncio.get_running_loop()
             gate = TokenGate(app, verifier)
-            config = server_config(gate, SocketAccess())
+            config = build_server_config(gate, SocketAccess())
             files = CertificateFiles(self.certificate, self.key)
             self.server = TlsServer(config, files, connections=CONNECTIONS)
             self.started.set()

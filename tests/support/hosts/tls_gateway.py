@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 
 from assayd.api import ApiLimits, SocketAccess, create_app
-from assayd.api.errors import error_response
+from assayd.api.errors import build_error_response
 from assayd.api.peer import Caller
 from assayd.errors import RequestError
 from assayd.model.submission import Peer
@@ -72,7 +72,7 @@ class _Gate:
         headers = dict(scope["headers"])
         self._gateway.asked.append((scope["path"], headers))
         if headers.get(b"authorization") != f"Bearer {TOKEN}".encode():
-            await error_response(RequestError("token.refused", "unknown token"))(scope, receive, send)
+            await build_error_response(RequestError("token.refused", "unknown token"))(scope, receive, send)
             return
         scope["state"]["caller"] = Caller(
             peer=Peer(uid=TENANT, gid=TENANT, pid=0), groups=frozenset(), remote=True

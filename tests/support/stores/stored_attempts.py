@@ -10,7 +10,7 @@ from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.records import AttemptEvent, AttemptRun
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.jobs import DatabaseJobStore, open_jobs
+from assayd.store.jobs import DatabaseJobStore, open_job_store
 from support.stores.empty_database import lay_database
 
 START = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -82,5 +82,5 @@ def make() -> Make:
 async def jobs(tmp_path: Path, database_url: str | None) -> AsyncIterator[DatabaseJobStore]:
     if database_url is None:
         lay_database(tmp_path)
-    async with open_jobs(tmp_path, database_url) as store:
+    async with open_job_store(tmp_path, database_url) as store:
         yield store

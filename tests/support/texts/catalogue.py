@@ -14,7 +14,7 @@ def rules() -> dict[str, tuple[Rule, list[str]]]:
     """Return every rule by its id, with the kinds that use it."""
     found: dict[str, tuple[Rule, list[str]]] = {}
     for kind in sorted(registry.list_own_kinds()):
-        for rule in registry.load_own(kind).rules:
+        for rule in registry.load_own_validator(kind).rules:
             found.setdefault(rule.id, (rule, []))[1].append(kind)
     return dict(sorted(found.items()))
 

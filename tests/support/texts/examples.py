@@ -7,10 +7,10 @@ import json
 from assayd.analysis.messages import PatchRequest
 from assayd.analysis.worker import build_briefing, patch
 from assayd.kind import Kind
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
-POLICIES = load_policies([shared_path("policies")])
+POLICIES = load_policies([get_shared_data_path("policies")])
 
 
 def example_submission(kind: Kind) -> dict[str, object]:

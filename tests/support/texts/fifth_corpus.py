@@ -12,7 +12,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from assayd.model.finding import Finding, Severity
-from assayd_fifth.analysis import analyse_program
+from assayd_fifth.analysis import analyze_program
 from assayd_fifth.rules import STAGES
 
 CORPUS = Path(__file__).parents[2] / "unit/fifth/corpus"
@@ -39,7 +39,7 @@ def expected_warnings(program: Path) -> set[Place]:
 
 def found(code: str, libraries: object = ()) -> list[Finding]:
     """Return the findings of a program, without those for information."""
-    stages = analyse_program(code, libraries=libraries).findings  # type: ignore[arg-type]
+    stages = analyze_program(code, libraries=libraries).findings  # type: ignore[arg-type]
     return [f for stage in stages.values() for f in stage if f.severity is not Severity.INFO]
 
 
@@ -83,7 +83,7 @@ def seconds(size: int = 10**6, runs: int = 5) -> list[float]:
     The collector is set as in an analysis worker.
     """
     text = "\n".join(islice(cycle(program.read_text() for program in programs()), 10**4))[:size]
-    analyse_program("")
+    analyze_program("")
     gc.freeze()
     gc.set_threshold(10_000, 10, 5)
     return sorted(_measured(text) for _ in range(runs))
@@ -92,7 +92,7 @@ def seconds(size: int = 10**6, runs: int = 5) -> list[float]:
 def _measured(text: str) -> float:
     gc.collect()
     began = time.process_time()
-    analyse_program(text)
+    analyze_program(text)
     return time.process_time() - began
 
 

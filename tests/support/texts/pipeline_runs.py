@@ -11,17 +11,17 @@ from assayd.model.run import (
     Cause,
     Limits,
     ResourceUsage,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     UnitResult,
 )
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.validator import validator
 
-POLICY = load_policies([shared_path("policies")]).get("pipeline")
+POLICY = load_policies([get_shared_data_path("policies")]).get("pipeline")
 LIMITS = Limits(timeout_s=60, unit_timeout_s=10, memory_bytes=2**28, max_processes=16)
 BASH = {"name": "clean up", "type": "bash", "content": "cat data/a\n"}
 SQL = {"name": "load", "type": "sql", "content": "SELECT 1;\nSELECT * FROM t;\n"}
@@ -57,7 +57,7 @@ def failed(
 
 def judge(submitted: PipelinePayload, *units: UnitResult, **more: object) -> Judgement:
     outcome = next((unit.outcome for unit in units if not unit.outcome.completed), units[-1].outcome)
-    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=outcome, **more)  # type: ignore[arg-type]
+    result = RunResult(units=units, end=RunEndReason.FINISHED, outcome=outcome, **more)  # type: ignore[arg-type]
     return validator.judge(submitted, POLICY, result)
 
 

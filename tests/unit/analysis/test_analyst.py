@@ -13,7 +13,7 @@ from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageStatus
 from assayd.model.text_limits import EDIT_CHARS
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,7 +39,7 @@ async def analyst() -> AsyncIterator[Analyst]:
 
 @pytest.fixture(scope="module")
 def policy() -> ExecutionPolicy:
-    return load_policies([shared_path("policies")]).get("extractor")
+    return load_policies([get_shared_data_path("policies")]).get("extractor")
 
 
 async def test_good_source_passes_every_static_stage(analyst: Analyst, policy: ExecutionPolicy):
@@ -155,7 +155,7 @@ async def test_edits_of_one_long_line_do_not_make_an_answer_too_long(policy: Exe
     submitted = pipeline.payload.model_validate({"steps": [{"name": "a", "type": "sql", "content": content}]})
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
         checked = await analyst.check(
-            pipeline, submitted, load_policies([shared_path("policies")]).get("pipeline")
+            pipeline, submitted, load_policies([get_shared_data_path("policies")]).get("pipeline")
         )
     found = [finding for stage in checked.stages for finding in stage.findings]
     assert {finding.rule for finding in found} == {"sql.if_not_exists"}
@@ -173,7 +173,7 @@ async def test_job_that_uses_up_its_processor_time_ends_as_one_that_cannot_be_an
     submitted = pipeline.payload.model_validate({"steps": steps})
     async with Analyst(AnalysisLimits(workers=1, cpu_s=0.0)).running() as analyst:
         checked = await analyst.check(
-            pipeline, submitted, load_policies([shared_path("policies")]).get("pipeline")
+            pipeline, submitted, load_policies([get_shared_data_path("policies")]).get("pipeline")
         )
         after = await static(analyst, payload(GOOD), policy)
     assert [f.rule for s in checked.stages for f in s.findings] == [UNANALYSABLE]

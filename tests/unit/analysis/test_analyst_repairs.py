@@ -11,12 +11,12 @@ from assayd.analysis.analyst import AnalysisLimits, Analyst, WorkerDied
 from assayd.analysis.messages import FailedSubmission, PatchRequest
 from assayd.kinds import registry as validators
 from assayd.model.prompting import Proposal
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-POLICY = load_policies([shared_path("policies")]).get("extractor")
+POLICY = load_policies([get_shared_data_path("policies")]).get("extractor")
 EXTRACTOR = validators.find_validator("extractor")
 CODE = "def extract(path):\n    return path\n"
 REPORT: dict[str, object] = {"stage_reached": "sandbox", "retry_context": "It gave str."}

@@ -11,7 +11,7 @@ import pytest
 from assayd.analysis.analyst import UNANALYSABLE, AnalysisLimits, Analyst
 from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
 EXTRACTOR = validators.find_validator("extractor")
@@ -20,7 +20,7 @@ GOOD = "def extract(path: str) -> dict:\n    return {'path': path}\n"
 
 @pytest.fixture(scope="module")
 def policy() -> ExecutionPolicy:
-    return load_policies([shared_path("policies")]).get("extractor")
+    return load_policies([get_shared_data_path("policies")]).get("extractor")
 
 
 def children(pid: int) -> set[int]:

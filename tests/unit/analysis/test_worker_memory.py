@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd.analysis.worker import forget_submissions
+from assayd.analysis.worker import clear_submission_caches
 from assayd.static.python import source
 from assayd_fifth import language, validator
 
@@ -12,7 +12,7 @@ def test_worker_forgets_submissions_but_no_tables() -> None:
     validator._analyze_cached("1 .", (), ())
     words = language.get_language()
 
-    forget_submissions()
+    clear_submission_caches()
 
     assert source.parse_source.cache_info().currsize == 0
     assert validator._analyze_cached.cache_info().currsize == 0

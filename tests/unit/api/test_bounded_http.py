@@ -16,8 +16,8 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from assayd.api import bounded_http
-from assayd.api.bounded_http import ConnectionSlots, Turns
-from assayd.api.loopback import loopback_config
+from assayd.api.bounded_http import ConnectionSlots, TurnQueue
+from assayd.api.loopback import build_loopback_config
 from assayd.api.peer import build_protocol_class
 from assayd.fair_queue import UserThrottle
 
@@ -187,7 +187,7 @@ def test_metrics_port_refuses_pipelined_requests(
     loop: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> None:
     rendered = []
-    config = loopback_config(lambda: rendered.append("") or b"assayd_ready 1\n")
+    config = build_loopback_config(lambda: rendered.append("") or b"assayd_ready 1\n")
     with served(config, loop) as port:
         answer = said(port, b"GET /metrics HTTP/1.1\r\n\r\n" * 8_000)
     assert answer.startswith(b"HTTP/1.1 400")
@@ -196,12 +196,12 @@ def test_metrics_port_refuses_pipelined_requests(
 
 async def test_work_that_comes_alone_is_done_at_once() -> None:
     done: list[int] = []
-    Turns().take(1, "a", lambda: done.append(1))
+    TurnQueue().take(1, "a", lambda: done.append(1))
     assert done == [1]
 
 
 async def test_one_piece_is_done_in_each_turn_and_the_rest_wait() -> None:
-    turns, done = Turns(), list[int]()
+    turns, done = TurnQueue(), list[int]()
     counts = []
     for number in range(3):
         turns.take(1, str(number), partial(done.append, number))
@@ -212,7 +212,7 @@ async def test_one_piece_is_done_in_each_turn_and_the_rest_wait() -> None:
 
 
 async def test_user_with_one_piece_is_served_next_however_many_another_has() -> None:
-    turns, done = Turns(), list[int]()
+    turns, done = TurnQueue(), list[int]()
     for number in range(10):
         turns.take(1, str(number), partial(done.append, 1))
     turns.take(2, "other", partial(done.append, 2))
@@ -222,7 +222,7 @@ async def test_user_with_one_piece_is_served_next_however_many_another_has() -> 
 
 
 async def test_work_that_was_forgotten_is_not_done() -> None:
-    turns, done = Turns(), list[int]()
+    turns, done = TurnQueue(), list[int]()
     for number in range(2):
         turns.take(1, str(number), partial(done.append, number))
     turns.forget("1")
@@ -231,7 +231,7 @@ async def test_work_that_was_forgotten_is_not_done() -> None:
 
 
 async def test_key_that_waits_is_not_queued_twice() -> None:
-    turns, done = Turns(), list[int]()
+    turns, done = TurnQueue(), list[int]()
     for number in range(2):
         turns.take(1, str(number), partial(done.append, number))
     turns.take(1, "1", partial(done.append, -1))
@@ -243,7 +243,7 @@ async def test_key_that_waits_is_not_queued_twice() -> None:
 async def test_user_who_rests_waits_while_another_is_served_at_once() -> None:
     now, done = 0.0, list[int]()
     pace = UserThrottle(clock=lambda: now)
-    turns = Turns(pace)
+    turns = TurnQueue(pace)
     turns.take(2, "a", partial(done.append, 2))
     await asyncio.sleep(0)
     pace.note(1)
@@ -261,7 +261,7 @@ async def test_user_who_rests_waits_while_another_is_served_at_once() -> None:
 
 
 async def test_error_in_a_piece_does_not_keep_others_waiting() -> None:
-    turns, done = Turns(), list[int]()
+    turns, done = TurnQueue(), list[int]()
 
     def fail() -> None:
         raise ValueError("a fault of this piece")

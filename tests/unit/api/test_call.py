@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from assayd.api.call import ApiLimits, Call, iterate_body, read_body
+from assayd.api.call import ApiLimits, Call, iter_body_chunks, read_body
 from assayd.api.responses import LargeResponse, LargeResponseSlots
 from assayd.byte_budget import ByteBudget
 from assayd.errors import RequestError
@@ -33,7 +33,7 @@ def request_of(*messages: Message) -> Request:
 
 async def test_client_that_goes_away_in_its_body_is_no_trouble_of_ours() -> None:
     begun = {"type": "http.request", "body": b"{", "more_body": True}
-    pieces = iterate_body(request_of(begun, {"type": "http.disconnect"}), silence_s=5, total_s=60)
+    pieces = iter_body_chunks(request_of(begun, {"type": "http.disconnect"}), silence_s=5, total_s=60)
     assert await anext(pieces) == b"{"
 
     with pytest.raises(RequestError, match="the client disconnected") as ended:
@@ -77,6 +77,6 @@ async def test_body_that_drips_for_longer_than_it_may_take_is_ended() -> None:
 
     request = Request({"type": "http", "method": "POST", "headers": []}, drip)
     with pytest.raises(RequestError, match="wasn't complete within") as caught:
-        async for _ in iterate_body(request, silence_s=5, total_s=0.02):
+        async for _ in iter_body_chunks(request, silence_s=5, total_s=0.02):
             pass
     assert caught.value.code == "too_slow"

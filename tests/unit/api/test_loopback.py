@@ -5,11 +5,11 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from assayd.api.loopback import loopback_app
+from assayd.api.loopback import build_loopback_app
 
 
 async def ask(path: str, method: str = "GET") -> httpx.Response:
-    transport = httpx.ASGITransport(loopback_app(lambda: b"assayd_ready 1.0\n"))
+    transport = httpx.ASGITransport(build_loopback_app(lambda: b"assayd_ready 1.0\n"))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         return await client.request(method, path)
 

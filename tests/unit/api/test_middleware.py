@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from assayd.api import Caller, SocketAccess, create_app
 from assayd.api.middleware import RequestIdMiddleware
-from assayd.log import current_request_id
+from assayd.log import get_current_request_id
 from assayd.metrics import Metrics
 from assayd.model.submission import Peer
 from support.daemons.fake_service import FakeService
@@ -61,13 +61,13 @@ async def test_id_is_bound_while_the_request_is_answered_and_no_longer() -> None
     seen = []
 
     async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(current_request_id())
+        seen.append(get_current_request_id())
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
     await ask(RequestIdMiddleware(inner, Metrics()), "/", given="mine")
 
-    assert (seen, current_request_id()) == (["mine"], None)
+    assert (seen, get_current_request_id()) == (["mine"], None)
 
 
 async def test_request_is_counted_by_its_route_and_never_by_its_path(app: FastAPI, metrics: Metrics) -> None:

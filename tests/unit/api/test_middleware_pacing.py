@@ -246,10 +246,10 @@ async def test_pieces_of_a_stream_count_and_each_waits_while_its_user_rests(monk
     pace.note(2)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(stream(app, 1, sent))
-        await until(lambda: pace.throttled_for_s(1) > 0)
+        await until(lambda: pace.get_throttle_delay_s(1) > 0)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert pace.throttled_for_s(1) == pytest.approx(0.04)
+        assert pace.get_throttle_delay_s(1) == pytest.approx(0.04)
         assert len(pieces_in(sent)) == 1
         now[0] += 2.0  # the other user has gone
     assert len(pieces_in(sent)) == 3

@@ -20,9 +20,9 @@ from assayd.api import (
     Caller,
     SocketAccess,
     bounded_http,
+    build_server_config,
     create_app,
     peer,
-    server_config,
 )
 from assayd.api.bounded_http import OPERATORS_SHARE, ConnectionSlots
 from assayd.api.peer import PeerHttpTools, build_protocol_class, is_disconnected, read_caller
@@ -301,7 +301,7 @@ def listening(folder: Path, kind: type[socket.socket] = socket.socket) -> socket
 @asynccontextmanager
 async def served(app: App, listener: socket.socket) -> AsyncIterator[ApiServer]:
     """Serve on a socket in this event loop."""
-    server = ApiServer(server_config(app, SocketAccess(own_uid=1)))
+    server = ApiServer(build_server_config(app, SocketAccess(own_uid=1)))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield server

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from assayd.analysis.analyst import CheckedSubmission
-from assayd.attempts.policy_trial import CheckTurns
+from assayd.attempts.policy_trial import CheckConcurrencyLimiter
 from assayd.byte_budget import LARGE_BYTES
 from assayd.documents import parse_json
 from assayd.errors import EngineError, RequestError, StoreError
@@ -45,7 +45,7 @@ def analyst(app):
     """Give an application static checks with this analyst during a test."""
     analyst, kinds = HeldAnalyst(), {"extractor": registry.find_validator("extractor")}
     app.state.trials = SimpleNamespace(
-        admission=Admission(), analyst=analyst, kinds=kinds, turns=CheckTurns()
+        admission=Admission(), analyst=analyst, kinds=kinds, turns=CheckConcurrencyLimiter()
     )
     yield analyst
     app.state.trials = None

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from assayd.attempts.acceptance import HOLDINGS_KNOWN_S, DiskQuota
+from assayd.attempts.acceptance import USAGE_CACHE_S, DiskQuota
 from assayd.daemon import Daemon, Notifier
 from assayd.errors import RequestError, StoreError
 from assayd.model.health import HealthStatus
@@ -233,7 +233,7 @@ async def test_documents_of_a_user_take_no_more_of_a_database_elsewhere_than_is_
 async def test_room_in_a_database_comes_back_when_what_waited_has_its_verdict() -> None:
     disk = Disk(free_mb=10_000, database_mb=100, u2000=StoredUsage(document_bytes=60 * MIB))
     assert await disk.refusal(GREEDY, 10) == "quota.disk"
-    disk.held, disk.now = {}, HOLDINGS_KNOWN_S
+    disk.held, disk.now = {}, USAGE_CACHE_S
     assert await disk.refusal(GREEDY, 10) is None
 
 
@@ -263,14 +263,14 @@ async def test_line_whose_document_is_stored_already_is_not_refused_for_document
 async def test_refusal_is_taken_back_when_what_is_held_has_become_less() -> None:
     disk = Disk(free_mb=150, u2000=bundles(5000), u1000=bundles(300))
     assert await disk.refusal(GREEDY) == "quota.disk"
-    disk.held, disk.now = {GREEDY: bundles(90)}, HOLDINGS_KNOWN_S
+    disk.held, disk.now = {GREEDY: bundles(90)}, USAGE_CACHE_S
     assert await disk.refusal(GREEDY) is None
 
 
 async def test_what_is_held_is_not_looked_up_while_little_was_added() -> None:
     disk = Disk(free_mb=1700)
     for expected in (0, 0, 1):
-        disk.now += HOLDINGS_KNOWN_S
+        disk.now += USAGE_CACHE_S
         await disk.refusal(GREEDY, 45)
         assert disk.looks == expected
 

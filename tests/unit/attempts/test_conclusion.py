@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.attempts.conclusion import LARGE_BYTES, MANY_PARTS, is_large_result
-from assayd.model.run import Cause, PolicyEvent, RunEnd, RunOutcome, RunResult, UnitResult
+from assayd.model.run import Cause, PolicyEvent, RunEndReason, RunOutcome, RunResult, UnitResult
 
 COMPLETED = RunOutcome(cause=Cause.COMPLETED)
 EVENT = PolicyEvent(kind="import", detail="os", allowed=False, enforced=True)
@@ -27,4 +27,6 @@ def unit(record: bytes = b"{}", events: int = 0) -> UnitResult:
     ids=["small", "bytes", "units", "events", "results of calls"],
 )
 def test_result_of_many_parts_or_bytes_is_large(units: list[UnitResult], large: bool) -> None:
-    assert is_large_result(RunResult(units=tuple(units), end=RunEnd.FINISHED, outcome=COMPLETED)) is large
+    assert (
+        is_large_result(RunResult(units=tuple(units), end=RunEndReason.FINISHED, outcome=COMPLETED)) is large
+    )

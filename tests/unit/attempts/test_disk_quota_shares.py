@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.attempts.acceptance import compute_excess, compute_excess_for_room, share
+from assayd.attempts.acceptance import compute_excess, compute_excess_for_space, share
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,6 @@ def test_excess_is_of_those_who_hold_more_than_their_share() -> None:
 
 
 def test_room_is_made_by_the_largest_and_what_is_small_stays() -> None:
-    assert compute_excess_for_room({1: 2, 2: 8, 3: 9}, 3, untouched=2) == {2: 1, 3: 2}
-    assert compute_excess_for_room({1: 2, 2: 8, 3: 9}, 100, untouched=2) == {2: 6, 3: 7}
-    assert compute_excess_for_room({1: 2, 2: 8}, 0, untouched=2) == {}
+    assert compute_excess_for_space({1: 2, 2: 8, 3: 9}, 3, untouched=2) == {2: 1, 3: 2}
+    assert compute_excess_for_space({1: 2, 2: 8, 3: 9}, 100, untouched=2) == {2: 6, 3: 7}
+    assert compute_excess_for_space({1: 2, 2: 8}, 0, untouched=2) == {}

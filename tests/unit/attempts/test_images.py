@@ -19,12 +19,12 @@ from assayd.kinds import registry
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
 from assayd.model.submission import Sample
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.sandbox import Sandbox
 
-POLICIES = load_policies([shared_path("policies")])
+POLICIES = load_policies([get_shared_data_path("policies")])
 SCIENCE = replace(POLICIES.get("code"), name="data", image="science")
 CAPS = Limits(timeout_s=1, unit_timeout_s=1, memory_bytes=1, max_processes=1)
 PYTHON = Unit(name="one", program=Program.PYTHON, arguments={}, deadline_s=1)

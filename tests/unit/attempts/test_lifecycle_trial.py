@@ -16,7 +16,7 @@ from assayd.attempts.lifecycle import LocalExecution
 from assayd.model.merge import JudgedRun
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
-from assayd.model.run import Cause, RunEnd, RunOutcome, RunResult, UnitResult
+from assayd.model.run import Cause, RunEndReason, RunOutcome, RunResult, UnitResult
 from support.stores.stored_attempts import Make
 
 POLICY = ExecutionPolicy(name="x")
@@ -31,7 +31,7 @@ async def test_a_large_result_is_decoded_in_a_thread(size: int, elsewhere: bool)
     validator.judge_trial.side_effect = lambda *_: threads.append(threading.current_thread()) or {}
     job = SimpleNamespace(validator=validator, policy=POLICY, limits=None, attempt=Make().attempt())
     unit = UnitResult(name="test_a.py", wait_status=0, outcome=OK, results=(b"x" * size,))
-    result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=OK)
+    result = RunResult(units=(unit,), end=RunEndReason.FINISHED, outcome=OK)
     ran = JudgedRun(result=result, judgement=Judgement(stage_findings={}))
 
     parts = {**dict.fromkeys(_PORTS, Mock()), "conclusion": ConclusionWriter(artifacts=Mock(), clock=Mock())}

@@ -18,7 +18,7 @@ from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.submission import Peer
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, load_policies
 from assayd_pipeline.worker import install_readers
 
@@ -35,7 +35,7 @@ ATTEMPT = Attempt(
 
 @pytest.fixture(scope="module")
 def shipped() -> PolicySet:
-    return load_policies([shared_path("policies")])
+    return load_policies([get_shared_data_path("policies")])
 
 
 def refused(rule: str, key: str, subject: str | None) -> Finding:
@@ -77,7 +77,7 @@ def test_file_with_every_kind_of_addition_is_a_profile_that_allows_them(
     assert tomllib.loads(found.toml())["extends"] == "extractor"
     file = tmp_path / "more.toml"
     file.write_text(found.toml())
-    more = load_policies([shared_path("policies"), tmp_path]).get("more")
+    more = load_policies([get_shared_data_path("policies"), tmp_path]).get("more")
     assert more.imports.allows("colorsys")
     assert "load" in more.imports.names["json"]
     assert "tput" in more.commands.allowed

@@ -10,16 +10,16 @@ from pydantic import BaseModel
 
 from assayd.analysis.analyst import CheckedSubmission, Flow
 from assayd.analysis.worker import run_stages
-from assayd.attempts.policy_trial import AT_ONCE, MOST_LARGE, PolicyTrialRunner, check_static
+from assayd.attempts.policy_trial import AT_ONCE, MAX_LARGE, PolicyTrialRunner, run_static_check
 from assayd.byte_budget import LARGE_BYTES, ByteBudget
-from assayd.documents.reports import static_check_document
+from assayd.documents.reports import build_static_check_document
 from assayd.kinds import registry
 from assayd.model.attempt import Attempt
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import AttemptPage, AttemptQuery
 from assayd.model.report import StageReport
 from assayd.model.submission import Peer, Submission
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from support.stores.stored_attempts import Make
 
@@ -71,7 +71,7 @@ def trials_of(stored: Any, analyst: Any) -> PolicyTrialRunner:
         admission=stored,
         analyst=analyst,
         kinds={"code": registry.find_validator("code")},
-        policies=load_policies([shared_path("policies")]),
+        policies=load_policies([get_shared_data_path("policies")]),
         wait=cast("Any", None),
         documents=cast("Any", None),
     )
@@ -110,7 +110,7 @@ async def test_trial_of_large_submissions_keeps_few_of_them_in_memory(make: Make
     *_, last = [trial async for trial in trials.run(trials.policies.get("code"), AttemptQuery(), OPERATOR)]
 
     assert last.tried == AT_ONCE
-    assert analyst.most == MOST_LARGE
+    assert analyst.most == MAX_LARGE
 
 
 async def test_trial_counts_each_attempt_once_when_several_wait_together(make: Make) -> None:
@@ -121,7 +121,7 @@ async def test_trial_counts_each_attempt_once_when_several_wait_together(make: M
 
 
 KIND = registry.find_validator("extractor")
-POLICIES = load_policies([shared_path("policies")])
+POLICIES = load_policies([get_shared_data_path("policies")])
 
 
 class Admission:
@@ -156,13 +156,13 @@ def submission(code: str) -> Submission:
 
 async def checked(code: str, analyst: HereAnalyst) -> tuple[StageReport, ...]:
     trials: Any = SimpleNamespace(admission=Admission(), analyst=analyst, kinds={"extractor": KIND})
-    return await check_static(submission(code), trials, uid=1000)
+    return await run_static_check(submission(code), trials, uid=1000)
 
 
 async def test_refused_import_is_found_in_the_turn_of_its_user_and_nothing_runs() -> None:
     analyst = HereAnalyst()
     code = "import socket\ndef extract(path: str) -> dict:\n    return {'year': 2024}\n"
-    document = static_check_document(submission(code), await checked(code, analyst))
+    document = build_static_check_document(submission(code), await checked(code, analyst))
     assert [(found.rule, found.line) for found in document.findings] == [("import.not_allowed", 1)]
     assert [hint.rule for hint in document.fix_hints] == ["import.not_allowed"]
     assert {stage.name: stage.status for stage in document.stages}["sandbox"] == "skipped"
@@ -171,5 +171,5 @@ async def test_refused_import_is_found_in_the_turn_of_its_user_and_nothing_runs(
 
 async def test_code_without_a_static_fault_has_no_finding() -> None:
     code = "def extract(path: str) -> dict:\n    return {'year': 1 / 0}\n"
-    document = static_check_document(submission(code), await checked(code, HereAnalyst()))
+    document = build_static_check_document(submission(code), await checked(code, HereAnalyst()))
     assert document.findings == []

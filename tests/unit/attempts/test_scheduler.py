@@ -243,7 +243,7 @@ async def test_attempt_that_is_lost_to_a_defect_frees_its_place_and_waits_for_th
 async def test_verdict_is_recorded_when_the_store_has_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assayd.attempts.conclusion.RECORD_AGAIN_S", 0.0)
+    monkeypatch.setattr("assayd.attempts.conclusion.RECORD_RETRY_DELAY_S", 0.0)
     async with small_daemon(tmp_path) as daemon:
         jobs, finish, left = daemon.jobs, daemon.jobs.finish, [3]
 
@@ -264,9 +264,9 @@ async def test_verdict_of_another_run_that_came_first_is_the_one_that_is_told(
     async with small_daemon(tmp_path) as daemon:
         daemon.checks.open.clear()
         attempt = await daemon.accept()
-        other = await record.ConclusionWriter(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
-            attempt, b"{}", record.Failure(code="other", message="")
-        )
+        other = await record.ConclusionWriter(
+            artifacts=daemon.artifacts, clock=daemon.clock
+        ).conclude_unstartable(attempt, b"{}", record.Failure(code="other", message=""))
         assert await daemon.jobs.finish(ended_at(other, daemon.clock.now()))
         daemon.checks.open.set()
         ended = await daemon.finished(attempt)
@@ -280,7 +280,7 @@ async def test_bundle_of_a_second_run_takes_away_that_of_the_first(tmp_path: Pat
         daemon.checks.open.clear()
         attempt = await daemon.accept()
         failure = record.Failure(code="lost", message="")
-        await record.ConclusionWriter(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
+        await record.ConclusionWriter(artifacts=daemon.artifacts, clock=daemon.clock).conclude_unstartable(
             attempt, b"{}", failure
         )
         daemon.checks.open.set()

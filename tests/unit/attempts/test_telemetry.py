@@ -11,11 +11,11 @@ import pytest
 
 from assayd.attempts.execution import FinishedAttempt
 from assayd.attempts.telemetry import (
-    bind_disk_gauges,
     build_summary_line,
     collect_facts,
     count,
     count_attempt,
+    register_disk_gauges,
 )
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
@@ -28,7 +28,7 @@ from assayd.model.run import (
     Limits,
     PolicyEvent,
     ResourceUsage,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     UnitResult,
@@ -59,7 +59,7 @@ def unit(status: int, cause: Cause) -> UnitResult:
 
 RUN = RunResult(
     units=(unit(256, Cause.EXITED_NONZERO), unit(0, Cause.COMPLETED)),
-    end=RunEnd.FINISHED,
+    end=RunEndReason.FINISHED,
     container=ContainerFacts(id="c0ffee"),
     peak_memory_bytes=30 * 2**20,
     outcome=RunOutcome(cause=Cause.EXITED_NONZERO),
@@ -162,7 +162,7 @@ def test_use_of_each_limit_is_counted_of_what_was_run() -> None:
 
 def test_disk_is_measured_when_it_is_asked_for(tmp_path: Path) -> None:
     metrics = Metrics()
-    bind_disk_gauges(metrics, tmp_path)
+    register_disk_gauges(metrics, tmp_path)
     (tmp_path / "assayd.db").write_bytes(b"12345")
     (tmp_path / "assayd.db-wal").write_bytes(b"678")
 

@@ -7,10 +7,10 @@ import structlog
 
 from assayd.attempts.execution import Job
 from assayd.model.trace_context import TraceContext
-from assayd.ports.tracing import NO_SPAN, Attribute, NoSpan, Span
+from assayd.ports.tracing import NO_SPAN, Attribute, NoOpSpan, Span
 
 
-class _TracedSpan(NoSpan):
+class _TracedSpan(NoOpSpan):
     context = TraceContext(trace_id="a" * 32, span_id="b" * 16, sampled=True)
 
     def begin_child(self, name: str, **attributes: Attribute) -> Span:

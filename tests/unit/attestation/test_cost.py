@@ -11,7 +11,7 @@ from support.signed import attester, concluded
 
 
 async def test_signature_takes_at_most_a_millisecond(tmp_path: Path) -> None:
-    keys.create_key(tmp_path / "key")
+    keys.create_key_pair(tmp_path / "key")
     signing = attester(tmp_path / "key")
     usual = replace(concluded(), files={f"file_{number}.json": bytes(4096) for number in range(7)})
     took_s = []

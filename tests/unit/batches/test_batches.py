@@ -256,7 +256,7 @@ async def test_errors_of_a_finished_batch_run_again_as_new_attempts(tmp_path: Pa
         assert before.tally == ItemCounts(total=3, error=3, malformed=1)
 
         daemon.checks.broken = None
-        await daemon.batches.run_errors_again(before.batch)
+        await daemon.batches.retry_errors(before.batch)
         over = await sender.end(daemon, batch)
 
         assert (over.tally, over.batch.state) == (
@@ -269,7 +269,7 @@ async def test_errors_of_a_finished_batch_run_again_as_new_attempts(tmp_path: Pa
         old = await daemon.jobs.get(str(first.attempt_id))
         assert old is not None
         assert old.verdict is ERROR
-        await daemon.batches.run_errors_again(over.batch)
+        await daemon.batches.retry_errors(over.batch)
         assert (await daemon.batches.progress(batch.id)).batch == over.batch
 
 
@@ -285,7 +285,7 @@ async def test_items_that_were_refused_run_again_once_their_profile_is_back(
         before = await sender.end(daemon, batch)
         daemon.policies._policies["script"] = gone
         assert before.tally == ItemCounts(total=1, error=1, malformed=1)
-        await daemon.batches.run_errors_again(before.batch)
+        await daemon.batches.retry_errors(before.batch)
         assert (await sender.end(daemon, batch)).tally == ItemCounts(total=1, validated=1)
 
 
@@ -295,7 +295,7 @@ async def test_errors_of_a_cancelled_batch_are_not_run_again(tmp_path: Path, sen
         batch, _ = await sender.send(daemon, sender.lines("one"))
         await daemon.batches.cancel(batch)
         with pytest.raises(RequestError, match="assay batch resume b FILE") as caught:
-            await daemon.batches.run_errors_again(batch)
+            await daemon.batches.retry_errors(batch)
         assert caught.value.code == "batch.cancelled"
 
 

@@ -15,11 +15,11 @@ from assayd.ids import encode_crockford
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.tables import attempts, generations, repair_fixes, repairs, submissions, to_micros, verdicts
 from assayd_chains import answer_counts
-from assayd_chains.answer_counts import AnswerCount, count_answers, get_first_monday
+from assayd_chains.answer_counts import AnswerCount, count_answers, get_first_week_start
 
 NOW = datetime(2026, 5, 7, 12, tzinfo=UTC)
 WEEK = date(2026, 5, 4)
-SINCE = get_first_monday(NOW, 4)
+SINCE = get_first_week_start(NOW, 4)
 
 
 def ulid(number: int, at: datetime = NOW) -> str:
@@ -184,5 +184,5 @@ async def test_chains_are_found_by_an_index(tmp_path: Path, table: Any, uid: int
 
 
 def test_weeks_begin_on_monday_at_midnight() -> None:
-    assert get_first_monday(NOW, 1) == datetime(2026, 5, 4, tzinfo=UTC)
+    assert get_first_week_start(NOW, 1) == datetime(2026, 5, 4, tzinfo=UTC)
     assert datetime(2026, 4, 13, tzinfo=UTC) == SINCE

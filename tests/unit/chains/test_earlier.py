@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from assayd.model.prompting import RepairContext, SourcePart
 from assayd_chains.model import Answer, Strategy
-from assayd_chains.prompts import build_fix_prompt, find_rules, list_earlier_answers
+from assayd_chains.prompts import build_fix_prompt, extract_rule_ids, list_earlier_answers
 
 REPLACE = "Refused:\n\n1. line 2: Step 2 (load): REPLACE deletes rows [sql.replace]\n   Fix: …\n"
 MISSING = "Failed:\n\n1. \u201cStep 3 (count): wc: data/x [a.b]: No such file\u201d [step.file_not_found]\n"
@@ -23,8 +23,8 @@ def fix(number: int, error: str, passage: str = "2", **more: object) -> Answer:
 
 
 def test_rules_are_those_at_the_end_of_findings_and_not_those_in_what_code_wrote() -> None:
-    assert find_rules(REPLACE) == ("sql.replace",)
-    assert find_rules(MISSING) == ("step.file_not_found",)
+    assert extract_rule_ids(REPLACE) == ("sql.replace",)
+    assert extract_rule_ids(MISSING) == ("step.file_not_found",)
 
 
 def test_answer_that_cleared_its_failure_has_not_failed() -> None:

@@ -105,7 +105,7 @@ async def test_generation_goes_on_after_a_crash_and_asks_nothing_twice(
     bench.provider = Scripted(["good"])
     bench.new_parts()
     async with bench.running() as chains:
-        await chains.recover_chains()
+        await chains.recover_unfinished()
         view = await last(chains, started)
     assert outcome_of(view) == ("validated", ["failed", "failed", "validated"])
     assert len(bench.provider.asked) == 1
@@ -130,7 +130,7 @@ async def test_answer_that_is_on_record_is_used_after_a_kill_before_its_attempt(
     bench.provider = Scripted([])
     bench.new_parts()
     async with bench.running() as chains:
-        await chains.recover_chains()
+        await chains.recover_unfinished()
         view = await last(chains, started)
     assert outcome_of(view) == ("validated", ["validated"])
     assert not bench.provider.asked

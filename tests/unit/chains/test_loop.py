@@ -20,8 +20,8 @@ from assayd.model.submission import Peer
 from assayd.ports.driving import ALONE
 from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.chains import Chains
-from assayd_chains.fitting import AnswerFitter
-from assayd_chains.loop import ChainLoop, ChainRun
+from assayd_chains.fitting import AnswerApplier
+from assayd_chains.loop import ChainRun, ChainRunner
 from assayd_chains.model import (
     Answer,
     BudgetGrant,
@@ -174,12 +174,12 @@ class Bench:
             rounds=(ChainRound(repair_id="R", failure=failure),),
         )
         self._kinds = {"extractor": validators.find_validator("extractor")}
-        self._fitter = AnswerFitter(
+        self._fitter = AnswerApplier(
             attempts=self.attempts, analyst=analyst, kinds=self._kinds, policies=None, source_bytes=2**20
         )
 
     async def run(self, chain: Chain | None = None) -> Repair | None:
-        loop = ChainLoop(
+        loop = ChainRunner(
             attempts=self.attempts,
             store=self.store,
             fitter=self._fitter,
@@ -336,7 +336,7 @@ async def test_defect_that_an_answer_brings_out_ends_the_repair_and_is_said(
     bench = Bench(analyst, defect)
     await bench.store.save(bench.repair)
     async with bench.chains.running() as chains:
-        await chains.recover_chains()
+        await chains.recover_unfinished()
         seen = [view.chain async for view in chains.follow("R")]
 
     assert seen[-1].outcome is Outcome.PROVIDER_FAILED

@@ -15,7 +15,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_chains.attempts import FinishedSubmission
-from assayd_chains.fitting import AnswerFitter
+from assayd_chains.fitting import AnswerApplier
 from assayd_chains.model import Answer, Failure, Outcome, Repair, Strategy
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -89,8 +89,8 @@ async def analyst() -> AsyncIterator[Analyst]:
 
 async def offered(analyst: Analyst, attempts: Attempts, kind: str = "extractor", *fixes: str):
     kinds = {kind: validators.find_validator(kind)}
-    fitter = AnswerFitter(attempts=attempts, analyst=analyst, kinds=kinds, policies=None)
-    return await fitter.build_offer(repair(kind, *fixes), Outcome.EXHAUSTED)
+    fitter = AnswerApplier(attempts=attempts, analyst=analyst, kinds=kinds, policies=None)
+    return await fitter.build_fallback_offer(repair(kind, *fixes), Outcome.EXHAUSTED)
 
 
 async def test_rules_give_what_is_not_computed(analyst: Analyst) -> None:

@@ -15,12 +15,12 @@ import pytest
 
 from assayd.kinds import registry as validators
 from assayd.model.finding import Finding, Layer
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_chains.model import Strategy
 from assayd_chains.prompts import PASSAGE_CHARS, build_fix_prompt
 
-POLICIES = load_policies([shared_path("policies")])
+POLICIES = load_policies([get_shared_data_path("policies")])
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = os.environ.get("ASSAYD_REWRITE_GOLDEN") == "1"
 

@@ -105,7 +105,7 @@ async def test_repair_that_is_requested_while_others_are_recovered_begins_once(s
     requests = chains._requests
     async with chains.running():
         await requests.record(ATTEMPT, WISH)
-        await chains.recover_chains()
+        await chains.recover_unfinished()
         while not requests.recorded.empty() or not attempts.followed:
             await asyncio.sleep(0)
         assert attempts.followed == ["A"]

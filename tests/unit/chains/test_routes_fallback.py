@@ -8,8 +8,8 @@ import pytest
 
 from assayd.documents.chains import RepairDocument
 from assayd.model.prompting import ExtractedField, ExtractedFields
-from assayd.ports.service import NoChains
-from assayd_chains.fallback import OfferTrigger, build_offer
+from assayd.ports.service import NullChains
+from assayd_chains.fallback import OfferTrigger, build_fallback_offer
 from assayd_chains.model import Failure, Outcome, Repair
 from support.fakes.generation_bench import new_chains
 
@@ -29,7 +29,7 @@ REPAIR = Repair(
     ends_at=BEGAN + timedelta(minutes=5),
     outcome=Outcome.EXHAUSTED,
     finished_at=BEGAN,
-    fallback=build_offer(OfferTrigger.COMPUTED_FIELDS, [], TAKEN),
+    fallback=build_fallback_offer(OfferTrigger.COMPUTED_FIELDS, [], TAKEN),
 )
 
 
@@ -59,7 +59,7 @@ async def store(app) -> AsyncIterator[Store]:
     store = Store(REPAIR)
     app.state.chains = new_chains(attempts=Forgotten(), store=store, fitter=None, kinds={}, providers={})
     yield store
-    app.state.chains = NoChains()
+    app.state.chains = NullChains()
 
 
 async def test_offer_is_part_of_the_repair_in_the_form_that_the_reference_describes(connect, store) -> None:

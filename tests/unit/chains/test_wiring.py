@@ -67,7 +67,7 @@ from contextlib import AsyncExitStack
 sys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if p[-7:] != "/daemon")]
 from assayd.errors import RequestError
 from assayd.model.submission import RepairOptions
-from assayd.ports.service import missing_chain_packages
+from assayd.ports.service import find_missing_chain_packages
 from assayd.settings import Settings
 from assayd.wiring.wings import open_chains
 
@@ -75,7 +75,7 @@ async def main():
     async with AsyncExitStack() as stack:
         wing = await open_chains(Settings(), stack)
     parts = wing.join(None, None, clock=None, ids=None)
-    print(len(wing.routers), dict(missing_chain_packages()))
+    print(len(wing.routers), dict(find_missing_chain_packages()))
     try:
         parts.requests.check(RepairOptions(provider="rules"))
     except RequestError as refused:

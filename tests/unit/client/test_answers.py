@@ -6,28 +6,28 @@ import pytest
 
 from assayd_client import ClientError, documents
 from assayd_client.address import SocketChoice
-from assayd_client.answers import LineReader, connection_lost_error, create_reader, get_start_command
+from assayd_client.answers import LineReader, connection_lost_error, create_decoder, get_start_command
 from support.daemons.fake_service import GOLDEN
 
 
 @pytest.mark.parametrize("name", ["validated", "failed_at_run", "refused", "broken"])
 def test_recorded_attempt_is_read_with_types_and_written_as_it_was(name: str) -> None:
     text = (GOLDEN / f"{name}.json").read_bytes()
-    attempt = create_reader(lambda: documents.AttemptDocument)(text)
+    attempt = create_decoder(lambda: documents.AttemptDocument)(text)
     assert attempt.model_dump(mode="json") == json.loads(text)
 
 
 def test_field_that_a_newer_daemon_has_added_is_passed_over() -> None:
     attempt = json.loads((GOLDEN / "validated.json").read_text())
     newer = {**attempt, "new": 1, "peer": {**attempt["peer"], "host": "far"}}
-    read = create_reader(lambda: documents.AttemptDocument)(json.dumps(newer).encode())
+    read = create_decoder(lambda: documents.AttemptDocument)(json.dumps(newer).encode())
     assert read.model_dump(mode="json") == attempt
 
 
 @pytest.mark.parametrize("text", [b"{}", b"[]", b"<html>"])
 def test_answer_that_is_none_of_the_contract_is_an_error_of_the_client(text: bytes) -> None:
     with pytest.raises(ClientError) as caught:
-        create_reader(lambda: documents.AttemptDocument)(text)
+        create_decoder(lambda: documents.AttemptDocument)(text)
     assert caught.value.code == "answer.unreadable"
 
 

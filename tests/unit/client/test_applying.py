@@ -11,7 +11,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd.model.text_limits import APPLIED_PATHS
 from assayd_client import NotReady
-from assayd_client.applying import Applied, Found, applied, parse_path_result
+from assayd_client.applying import FoundFile, PathResult, applied, parse_path_result
 
 ENTRY = {
     "name": "quarter",
@@ -74,14 +74,14 @@ class Daemon:
         self.cancelled.append(attempt_id)
 
 
-def results(daemon: Daemon, found: Iterable[Found], entry: dict[str, Any] = ENTRY) -> list[Applied]:
+def results(daemon: Daemon, found: Iterable[FoundFile], entry: dict[str, Any] = ENTRY) -> list[PathResult]:
     return [one for some in applied(daemon, entry, found) for one in some]  # type: ignore[arg-type]
 
 
 def test_results_come_in_the_order_of_the_paths_from_attempts_of_a_thousand() -> None:
     daemon, paths = Daemon(), [f"/p/{number}" for number in range(2 * APPLIED_PATHS + 5)]
 
-    found = results(daemon, map(Found, paths))
+    found = results(daemon, map(FoundFile, paths))
 
     assert [one.path for one in found] == paths
     assert sorted(len(each["payload"]["paths"]) for each in daemon.submitted) == [5, 1000, 1000]
@@ -92,14 +92,14 @@ def test_results_come_in_the_order_of_the_paths_from_attempts_of_a_thousand() ->
 def test_paths_of_an_ended_process_run_again_each_in_its_own() -> None:
     daemon = Daemon()
 
-    found = results(daemon, [Found("/a"), Found("/ends"), Found("/b")])
+    found = results(daemon, [FoundFile("/a"), FoundFile("/ends"), FoundFile("/b")])
 
     assert [(one.path, one.code) for one in found] == [("/a", None), ("/ends", "timeout"), ("/b", None)]
     assert daemon.submitted[1]["payload"]["sample_paths"] == ["/a", "/ends", "/b"]
 
 
 def test_path_that_cannot_be_submitted_keeps_its_place() -> None:
-    found = results(Daemon(), [Found("/a"), Found("/\udce9", "path.not_utf8", "no"), Found("/b")])
+    found = results(Daemon(), [FoundFile("/a"), FoundFile("/\udce9", "path.not_utf8", "no"), FoundFile("/b")])
 
     assert [one.code for one in found] == [None, "path.not_utf8", None]
 
@@ -109,7 +109,7 @@ def test_daemon_that_is_not_ready_is_asked_again(monkeypatch) -> None:
     daemon = Daemon()
     daemon.refuses = 2
 
-    assert len(results(daemon, [Found("/a")])) == 1
+    assert len(results(daemon, [FoundFile("/a")])) == 1
 
 
 def test_entry_that_the_policy_refuses_now_ends_the_run() -> None:
@@ -119,12 +119,12 @@ def test_entry_that_the_policy_refuses_now_ends_the_run() -> None:
             return {"id": "A", "state": "finished", "verdict": "failed", "report": report, "error": None}
 
     with pytest.raises(RequestError, match="refuses quarter@3 now: re isn't allowed"):
-        results(Refusing(), [Found("/a")])
+        results(Refusing(), [FoundFile("/a")])
 
 
 def test_entry_of_another_kind_is_refused() -> None:
     with pytest.raises(RequestError, match="quarter@3 is of the kind code, not an extractor"):
-        results(Daemon(), [Found("/a")], {**ENTRY, "kind": "code"})
+        results(Daemon(), [FoundFile("/a")], {**ENTRY, "kind": "code"})
 
 
 def test_early_end_cancels_what_runs() -> None:
@@ -142,7 +142,7 @@ def test_early_end_cancels_what_runs() -> None:
             self.ended.set()
 
     daemon = Waiting()
-    run = applied(daemon, ENTRY, (Found(f"/{number}") for number in range(3000)), at_once=2)  # type: ignore[arg-type]
+    run = applied(daemon, ENTRY, (FoundFile(f"/{number}") for number in range(3000)), at_once=2)  # type: ignore[arg-type]
     next(run)
     assert daemon.started.wait(10)
     run.close()
@@ -153,10 +153,10 @@ def test_early_end_cancels_what_runs() -> None:
 @pytest.mark.parametrize(
     "one",
     [
-        Applied(path="/a", result={"x": 1}),
-        Applied(path="/caf\udce9", code="path.not_utf8", message="no"),
-        Applied(path="/a\nb", code="ValueError", message="bad", line=3),
+        PathResult(path="/a", result={"x": 1}),
+        PathResult(path="/caf\udce9", code="path.not_utf8", message="no"),
+        PathResult(path="/a\nb", code="ValueError", message="bad", line=3),
     ],
 )
-def test_line_reads_back_as_it_was(one: Applied) -> None:
+def test_line_reads_back_as_it_was(one: PathResult) -> None:
     assert parse_path_result(one.document("quarter@3")) == one

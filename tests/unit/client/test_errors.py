@@ -16,7 +16,7 @@ from assayd_client import (
     QueueFull,
     Refused,
 )
-from assayd_client.answers import raise_error
+from assayd_client.answers import raise_response_error
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
@@ -50,20 +50,20 @@ def test_each_situation_has_its_class(tmp_path: Path, code: str, expected: type[
 def test_full_queue_says_when_to_come_back() -> None:
     error = {"error": {"code": "queue.full", "message": "full", "field": None, "retryable": True}}
     with pytest.raises(QueueFull) as caught:
-        raise_error(429, {"retry-after": "7"}, json.dumps(error).encode())
+        raise_response_error(429, {"retry-after": "7"}, json.dumps(error).encode())
     assert (caught.value.retry_after_s, caught.value.retryable, caught.value.status) == (7.0, True, 429)
 
 
 @pytest.mark.parametrize("header", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT"])
 def test_a_time_to_come_back_that_is_no_number_is_a_second(header: str) -> None:
     with pytest.raises(NotReady) as caught:
-        raise_error(503, {"retry-after": header} if header else {}, b"<html>")
+        raise_response_error(503, {"retry-after": header} if header else {}, b"<html>")
     assert (caught.value.retry_after_s, caught.value.code) == (1.0, "http")
 
 
 def test_failure_of_the_daemon_is_none_of_these() -> None:
     with pytest.raises(ClientError) as caught:
-        raise_error(500, {}, b"broken")
+        raise_response_error(500, {}, b"broken")
     assert type(caught.value) is ClientError
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd_client import module_tree
-from assayd_client.module_tree import Allowed, Candidate
+from assayd_client.module_tree import Candidate, InstallPermissions
 
-NEW = Allowed(new_category=True)
+NEW = InstallPermissions(new_category=True)
 NAME = "weather/open_meteo"
 
 
@@ -55,7 +55,7 @@ def put(
     tree: Path,
     folder: Path,
     number: int = 1,
-    allowed: Allowed = NEW,
+    allowed: InstallPermissions = NEW,
     checkpoint: Callable[[str], None] = lambda _: None,
 ) -> str | None:
     candidate = module_tree.read_candidate(folder)
@@ -158,13 +158,13 @@ def test_older_version_needs_allow_downgrade(tree: Path, module: Callable[[str],
         RequestError, match=r"1\.9\.0 is older than the installed 1\.10\.0; pass --allow-downgrade"
     ):
         put(tree, module("1.9.0"), 2)
-    assert put(tree, module("1.8.0"), 3, Allowed(downgrade=True)) == "1.10.0"
+    assert put(tree, module("1.8.0"), 3, InstallPermissions(downgrade=True)) == "1.10.0"
 
 
 def test_unknown_category_is_refused_with_the_close_one(tree: Path, module: Callable[[str], Path]) -> None:
     (tree / "weather").mkdir()
     with pytest.raises(RequestError, match=r"no category 'wether' \(did you mean weather\?\)"):
-        put(tree, module("1.0.0", "wether/open_meteo"), allowed=Allowed())
+        put(tree, module("1.0.0", "wether/open_meteo"), allowed=InstallPermissions())
     assert entries(tree / "weather") == []
 
 

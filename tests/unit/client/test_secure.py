@@ -5,7 +5,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd_client import ServerChoice
-from assayd_client.secure import build_authorization, get_tls_context, read_token
+from assayd_client.secure import build_authorization_header, get_tls_context, read_token
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def server(file: Path, ca_file: Path | None = None) -> ServerChoice:
 
 
 def test_token_is_read_anew_for_each_request(file: Path) -> None:
-    assert build_authorization(server(file)) == "Bearer assay_abc"
+    assert build_authorization_header(server(file)) == "Bearer assay_abc"
     file.write_text("assay_new")
-    assert build_authorization(server(file)) == "Bearer assay_new"
+    assert build_authorization_header(server(file)) == "Bearer assay_new"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])

@@ -11,10 +11,10 @@ from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.queue_watch import LOOKS, RECENT_S, SLOTS, QueueMonitor
 from assayd_cluster.gateway.readiness import (
     MOST_PASSED_ON,
-    account_health_row,
-    broker_health_row,
-    message_health_row,
-    node_health_rows,
+    build_account_health_row,
+    build_broker_health_row,
+    build_message_health_row,
+    build_node_health_rows,
 )
 from assayd_cluster.nodes import DatabaseNodes, Node, OutboxState
 
@@ -43,7 +43,7 @@ def node(state: NodeState, why: str = "") -> Node:
     ],
 )
 def test_how_the_way_to_the_broker_is(problem: str, outbox: OutboxState, status: HealthStatus) -> None:
-    row = broker_health_row(problem, outbox)
+    row = build_broker_health_row(problem, outbox)
     assert (row.status, bool(row.remedy)) == (status, status is not HealthStatus.OK)
 
 
@@ -57,7 +57,7 @@ def test_how_the_way_to_the_broker_is(problem: str, outbox: OutboxState, status:
     ],
 )
 def test_who_can_read_the_queue(readers: QueueReaderAccounts | None, status: HealthStatus, said: str) -> None:
-    row = account_health_row(readers, {"A"})
+    row = build_account_health_row(readers, {"A"})
     assert row.status is status
     assert said in row.detail
     assert bool(row.remedy) == (status is not HealthStatus.OK)
@@ -68,32 +68,34 @@ def test_messages_that_someone_takes_are_shown() -> None:
     queue = QueueMonitor(lambda: now[0])
     for _ in range(LOOKS - 1):
         queue.note(waiting=0, unclaimed=20)
-    assert message_health_row(queue).status is HealthStatus.OK  # they may be on their way
+    assert build_message_health_row(queue).status is HealthStatus.OK  # they may be on their way
     queue.note(waiting=0, unclaimed=20)
     assert queue.taken == 20
-    assert message_health_row(queue).status is HealthStatus.FAIL
+    assert build_message_health_row(queue).status is HealthStatus.FAIL
     assert queue.is_empty
     queue.note(waiting=20, unclaimed=20)  # they wait: nodes are busy
     assert not queue.is_empty
-    assert message_health_row(queue).status is HealthStatus.OK
+    assert build_message_health_row(queue).status is HealthStatus.OK
 
 
 def test_attempts_that_were_published_again_are_shown_for_ten_minutes() -> None:
     now = [0.0]
     queue = QueueMonitor(lambda: now[0])
-    queue.count_republished()
-    assert message_health_row(queue).status is HealthStatus.WARN
+    queue.record_republished_attempt()
+    assert build_message_health_row(queue).status is HealthStatus.WARN
     now[0] = RECENT_S + 1
-    assert message_health_row(queue).status is HealthStatus.OK
+    assert build_message_health_row(queue).status is HealthStatus.OK
 
 
 def test_account_that_takes_most_messages_without_a_claim_is_named() -> None:
     queue = QueueMonitor(lambda: 0.0)
-    queue.count_republished()
+    queue.record_republished_attempt()
     queue.unclaimed_by_node = {"works": 0}
-    assert "account of node" not in message_health_row(queue).detail
+    assert "account of node" not in build_message_health_row(queue).detail
     queue.unclaimed_by_node = {"works": 1, "stolen": 7}
-    assert message_health_row(queue).detail.endswith("; the account of node stolen took 7 without a claim")
+    assert build_message_health_row(queue).detail.endswith(
+        "; the account of node stolen took 7 without a claim"
+    )
 
 
 def test_counts_of_attempts_published_again_take_no_more_room_however_many_there_are() -> None:
@@ -102,7 +104,7 @@ def test_counts_of_attempts_published_again_take_no_more_room_however_many_there
     for _ in range(3 * SLOTS):
         now[0] += RECENT_S / SLOTS
         for _ in range(10):
-            queue.count_republished()
+            queue.record_republished_attempt()
     assert len(queue._again._counts) == SLOTS
     assert queue.republished_attempts == 10 * SLOTS
 
@@ -110,10 +112,12 @@ def test_counts_of_attempts_published_again_take_no_more_room_however_many_there
 def test_node_that_claims_again_and_again_although_it_is_drained_is_shown() -> None:
     queue = QueueMonitor(lambda: 0.0)
     for _ in range(MOST_PASSED_ON):
-        queue.count_passed_on()
-    assert message_health_row(queue).status is HealthStatus.OK  # messages that it had when it was drained
-    queue.count_passed_on()
-    row = message_health_row(queue)
+        queue.record_passed_on_attempt()
+    assert (
+        build_message_health_row(queue).status is HealthStatus.OK
+    )  # messages that it had when it was drained
+    queue.record_passed_on_attempt()
+    row = build_message_health_row(queue)
     assert row.status is HealthStatus.WARN
     assert "nodes that take no work claimed" in row.detail
 
@@ -121,17 +125,17 @@ def test_node_that_claims_again_and_again_although_it_is_drained_is_shown() -> N
 def test_runs_that_were_taken_back_from_nodes_are_shown_for_ten_minutes() -> None:
     now = [0.0]
     queue = QueueMonitor(lambda: now[0])
-    queue.count_taken_back()
-    row = message_health_row(queue)
+    queue.record_taken_back_run()
+    row = build_message_health_row(queue)
     assert row.status is HealthStatus.WARN
     assert row.detail.startswith("1 runs taken back")
     assert "run.taken_back" in row.remedy
     now[0] = RECENT_S + 1
-    assert message_health_row(queue).status is HealthStatus.OK
+    assert build_message_health_row(queue).status is HealthStatus.OK
 
 
 def test_every_node_has_a_row_with_its_reason() -> None:
-    rows = node_health_rows(
+    rows = build_node_health_rows(
         [node("ready"), node("draining", "drained"), node("not_ready", "canary failed"), node("lost")]
     )
     assert [row.status for row in rows] == [
@@ -146,20 +150,23 @@ def test_every_node_has_a_row_with_its_reason() -> None:
 
 
 def test_node_that_was_stopped_in_order_is_no_failure_unless_all_were() -> None:
-    assert [row.status for row in node_health_rows([node("ready"), node("stopped")])] == [
+    assert [row.status for row in build_node_health_rows([node("ready"), node("stopped")])] == [
         HealthStatus.OK,
         HealthStatus.OK,
     ]
-    assert [row.status for row in node_health_rows([node("stopped")])] == [HealthStatus.OK, HealthStatus.FAIL]
+    assert [row.status for row in build_node_health_rows([node("stopped")])] == [
+        HealthStatus.OK,
+        HealthStatus.FAIL,
+    ]
 
 
 def test_lost_node_can_be_forgotten() -> None:
-    [row] = node_health_rows([node("lost")])
+    [row] = build_node_health_rows([node("lost")])
     assert "assay node forget lost" in row.remedy
 
 
 def test_cluster_without_a_node_fails() -> None:
-    assert [row.status for row in node_health_rows([])] == [HealthStatus.FAIL]
+    assert [row.status for row in build_node_health_rows([])] == [HealthStatus.FAIL]
 
 
 def test_gauges_show_what_is_there_and_forget_what_is_gone() -> None:

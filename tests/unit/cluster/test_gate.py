@@ -12,7 +12,7 @@ from starlette.routing import Route
 from assayd.errors import RequestError
 from assayd_cluster import gate as gate_module
 from assayd_cluster import tables
-from assayd_cluster.gate import pop_token, rate_limit_key, require_node
+from assayd_cluster.gate import pop_token, rate_limit_key, require_node_token
 from assayd_cluster.gateway.broker_accounts import build_account_name
 from assayd_cluster.tokens import FIRST_TENANT, Scope, generate_secret
 
@@ -245,16 +245,16 @@ async def test_route_of_a_node_is_for_its_own_token(gateway, holder: str | None,
         scope["state"]["token"] = await gateway.verifier.verify(secret, "a")
     request = Request(scope)
     if not refused:
-        require_node(request, "n1")
+        require_node_token(request, "n1")
         return
     with pytest.raises(RequestError, match="with its own token"):
-        require_node(request, "n1")
+        require_node_token(request, "n1")
 
 
 async def test_operators_token_is_no_nodes(gateway) -> None:
     record = await gateway.verifier.verify(await gateway.token(Scope.OPERATE), "a")
     with pytest.raises(RequestError):
-        require_node(Request({"type": "http", "headers": [], "state": {"token": record}}), "n1")
+        require_node_token(Request({"type": "http", "headers": [], "state": {"token": record}}), "n1")
 
 
 @pytest.mark.parametrize(

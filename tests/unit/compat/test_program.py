@@ -10,7 +10,7 @@ from assayd_compat.program import (
     build_execution,
     build_interpretation,
     is_invalid_python,
-    read_program_end,
+    parse_process_end,
 )
 
 LIMITS = {"timeout_s": 60.0, "unit_timeout_s": 60.0, "memory_mb": 512}
@@ -92,7 +92,7 @@ def test_interpretation_hands_over_a_source_whatever_it_holds() -> None:
 
 
 def test_end_of_an_attempt_has_its_measures_in_seconds_and_bytes() -> None:
-    end = read_program_end(finished())
+    end = parse_process_end(finished())
     assert (end.end, end.exit_code, end.wall_s, end.cpu_s) == (ProgramEndReason.EXITED, 0, 0.05, 0.04)
     assert (end.memory_bytes, end.artifacts, end.message) == (1024, {"files/a.txt": 3}, "")
 
@@ -109,24 +109,24 @@ def test_end_of_an_attempt_has_its_measures_in_seconds_and_bytes() -> None:
     ],
 )
 def test_cause_decides_the_end(cause: str, end: ProgramEndReason) -> None:
-    found = read_program_end(finished({"cause": cause}, verdict="failed"))
+    found = parse_process_end(finished({"cause": cause}, verdict="failed"))
     assert (found.end, found.message) == (end, "Too slow.")
 
 
 def test_attempt_that_did_not_run_is_our_failure_with_its_message() -> None:
     lost = finished(verdict="error", execution=None, error={"code": "lost", "message": "The run was lost."})
-    assert (read_program_end(lost).end, read_program_end(lost).message) == (
+    assert (parse_process_end(lost).end, parse_process_end(lost).message) == (
         ProgramEndReason.OURS,
         "The run was lost.",
     )
 
 
 def test_cancelled_attempt_is_not_the_programs_failure() -> None:
-    assert read_program_end(finished(verdict="cancelled")).end is ProgramEndReason.CANCELLED
+    assert parse_process_end(finished(verdict="cancelled")).end is ProgramEndReason.CANCELLED
 
 
 def test_signal_has_its_number() -> None:
-    assert read_program_end(finished({"signal": "SIGSEGV", "exit_code": None})).signal_number == 11
+    assert parse_process_end(finished({"signal": "SIGSEGV", "exit_code": None})).signal_number == 11
 
 
 def test_no_two_languages_share_a_name() -> None:
@@ -137,7 +137,7 @@ def test_no_two_languages_share_a_name() -> None:
 
 def test_source_that_a_rule_refuses_did_not_succeed_and_is_not_run_otherwise() -> None:
     attempt = finished(execution=None, verdict="failed", rules=["import.not_allowed"])
-    refused = read_program_end(attempt)
+    refused = parse_process_end(attempt)
     assert (refused.end, refused.exit_code, refused.stderr) == (ProgramEndReason.EXITED, 1, "Too slow.\n")
     assert not is_invalid_python(attempt)
 

@@ -16,7 +16,7 @@ def shapes(picture: str, tag: str) -> list[ET.Element]:
 
 def test_bars_are_as_long_as_their_numbers_and_lead_where_they_say() -> None:
     rows = [ChartBar(name="a", number=4, shown="4", href="/a"), ChartBar(name="b", number=1, shown="1")]
-    picture = charts.draw_bars(rows, title="t", of=8)
+    picture = charts.draw_bar_chart(rows, title="t", of=8)
 
     wide = [float(each.attrib["width"]) for each in shapes(picture, "rect")]
     assert wide[0] == 4 * wide[1]
@@ -30,7 +30,7 @@ def test_bars_are_as_long_as_their_numbers_and_lead_where_they_say() -> None:
 
 
 def test_columns_of_a_span_stand_on_each_other() -> None:
-    picture = charts.draw_stacked_columns(
+    picture = charts.draw_stacked_column_chart(
         [("10:00", {"validated": 3, "failed": 1}), ("10:01", {})], title="t"
     )
     columns = [each for each in shapes(picture, "rect") if each.find("title") is not None]
@@ -42,7 +42,7 @@ def test_columns_of_a_span_stand_on_each_other() -> None:
 
 def test_axes_have_lines_at_none_half_and_all_and_whole_numbers() -> None:
     for picture in (
-        charts.draw_stacked_columns([("10:00", {"validated": 3})], title="t"),
+        charts.draw_stacked_column_chart([("10:00", {"validated": 3})], title="t"),
         charts.draw_histogram([("1 s", 3.0), ("2 s", 1.0)], title="t"),
     ):
         axes = [each.attrib for each in shapes(picture, "line") if each.attrib["class"] == "axis"]
@@ -55,22 +55,24 @@ def test_axes_have_lines_at_none_half_and_all_and_whole_numbers() -> None:
 
 
 def test_chart_without_attempts_says_so_or_is_left_out() -> None:
-    empty = charts.draw_stacked_columns([("10:00", {}), ("10:01", {})], title="t")
+    empty = charts.draw_stacked_column_chart([("10:00", {}), ("10:01", {})], title="t")
     assert [each.text for each in shapes(empty, "text")] == ["No attempts ended in this period."]
-    assert charts.draw_bars([], title="t") == ""
+    assert charts.draw_bar_chart([], title="t") == ""
 
 
 def test_cell_of_each_item_leads_to_its_attempt() -> None:
-    picture = charts.draw_grid([("failed", "line 1", "/attempts/01"), ("waiting", "line 2", "")], title="t")
+    picture = charts.draw_item_grid(
+        [("failed", "line 1", "/attempts/01"), ("waiting", "line 2", "")], title="t"
+    )
 
     assert [each.attrib["href"] for each in shapes(picture, "a")] == ["/attempts/01"]
 
 
 def test_names_of_guests_are_text_in_every_picture() -> None:
     pictures = [
-        charts.draw_bars([ChartBar(name=HOSTILE, number=1, shown="1")], title=HOSTILE),
-        charts.draw_stacked_columns([(HOSTILE, {"failed": 1})], title=HOSTILE),
-        charts.draw_grid([("failed", HOSTILE, "")], title=HOSTILE),
+        charts.draw_bar_chart([ChartBar(name=HOSTILE, number=1, shown="1")], title=HOSTILE),
+        charts.draw_stacked_column_chart([(HOSTILE, {"failed": 1})], title=HOSTILE),
+        charts.draw_item_grid([("failed", HOSTILE, "")], title=HOSTILE),
         charts.draw_histogram([(HOSTILE, 1.0)], title=HOSTILE),
         charts.draw_run_columns([("failed", 1.0, HOSTILE)], title=HOSTILE),
     ]
@@ -90,7 +92,7 @@ def test_column_of_a_run_has_its_verdict_and_its_rows() -> None:
 
 def test_picture_that_is_kept_stands_alone() -> None:
     bar = ChartBar(name="a", number=1, shown="1", href="/attempts?rule=a")
-    kept = charts.build_standalone_svg(charts.draw_bars([bar], title="t")).decode()
+    kept = charts.build_standalone_svg(charts.draw_bar_chart([bar], title="t")).decode()
     assert "<a" not in kept
     assert kept.count("</text>") == 2
 

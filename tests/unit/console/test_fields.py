@@ -34,7 +34,7 @@ SCHEMA = {
 
 @pytest.mark.parametrize("kind", registry.list_own_kinds())
 def test_samples_of_each_kind_are_typed_and_read_again(kind: str) -> None:
-    validator = registry.load_own(kind)
+    validator = registry.load_own_validator(kind)
     schema = validator.payload.model_json_schema()
 
     for sample in validator.samples:

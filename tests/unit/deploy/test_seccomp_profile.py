@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 
-PROFILE: dict[str, Any] = json.loads(shared_path("seccomp", "container.json").read_text())
+PROFILE: dict[str, Any] = json.loads(get_shared_data_path("seccomp", "container.json").read_text())
 RULES: list[dict[str, Any]] = PROFILE["syscalls"]
 PLAIN = [name for rule in RULES if "args" not in rule for name in rule["names"]]
 WITH_ARGUMENTS = {name for rule in RULES if "args" in rule for name in rule["names"]}

@@ -15,8 +15,8 @@ from assayd.kinds import registry
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
-from assayd.model.run import Cause, Limits, RunEnd, RunOutcome, RunResult, UnitResult
-from assayd.package_data import shared_path
+from assayd.model.run import Cause, Limits, RunEndReason, RunOutcome, RunResult, UnitResult
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.ports.command_line import KindCommandLine
 
@@ -42,7 +42,7 @@ def run_block(number: int) -> dict[str, Any]:
 
 
 def policy_of(validator: Kind) -> ExecutionPolicy:
-    return load_policies([shared_path("policies")]).get(validator.default_policy)
+    return load_policies([get_shared_data_path("policies")]).get(validator.default_policy)
 
 
 def static_findings(validator: Kind, payload: object) -> list[Finding]:
@@ -61,7 +61,7 @@ def judged(validator: Kind, payload: object, records: list[bytes]) -> Judgement:
         UnitResult(name=unit.name, wait_status=0, results=(record,), outcome=good)
         for unit, record in zip(spec.units, records, strict=True)
     )
-    return validator.judge(checked, policy, RunResult(units=units, end=RunEnd.FINISHED, outcome=good))
+    return validator.judge(checked, policy, RunResult(units=units, end=RunEndReason.FINISHED, outcome=good))
 
 
 def test_samples_of_the_guide_get_their_static_rules(example: Kind) -> None:

@@ -13,24 +13,24 @@ from pathlib import Path
 import pytest
 
 from assayd.documents import (
-    attempt_document,
+    build_attempt_document,
+    build_error_document,
+    build_event_document,
+    build_execution_document,
+    build_limits_document,
+    build_report_document,
     canonical,
-    error_document,
-    event_document,
-    event_id,
-    execution_document,
+    format_event_id,
     format_optional_time,
-    limits_document,
+    parse_event_id,
     parse_json,
-    read_event_id,
-    report_document,
     to_plain,
 )
 from assayd.documents.attempts import AttemptDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.finding import Edit, Finding, Layer, Severity
-from assayd.model.policy import Clamp, NetworkPolicy
+from assayd.model.policy import ClampedValue, NetworkPolicy
 from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult, Verdict
 from assayd.model.run import (
@@ -40,7 +40,7 @@ from assayd.model.run import (
     Limits,
     PolicyEvent,
     ResourceUsage,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     UnitResult,
@@ -116,8 +116,8 @@ def report(verdict: Verdict, reached: str, *stages: StageReport, cases: tuple[Ca
         stages=(*ran, *stages) if cases else stages,
         static_results=(StaticResult(check="syntax", passed=True, details="no findings"),),
         cases=cases,
-        effective_limits=limits_document(LIMITS, NetworkPolicy()),
-        clamped=(Clamp(field="resources.timeout_s", requested=90, effective=60),),
+        effective_limits=build_limits_document(LIMITS, NetworkPolicy()),
+        clamped=(ClampedValue(field="resources.timeout_s", requested=90, effective=60),),
         input_digest="ab" * 32,
         policy_digest="cd" * 32,
         image_digest="sha256:" + "ef" * 32 if cases else None,
@@ -142,7 +142,7 @@ def unit(number: int, *, status: int = 0, cause: Cause = Cause.COMPLETED, out: b
 def run(*units: UnitResult, outcome: RunOutcome = COMPLETED) -> RunResult:
     return RunResult(
         units=units,
-        end=RunEnd.FINISHED,
+        end=RunEndReason.FINISHED,
         container=ContainerFacts(
             id="c0ffee",
             image="assayd/python",
@@ -185,10 +185,12 @@ def finished(verdict: Verdict, cause: Cause | None, *, warm: bool | None) -> Att
 def validated() -> AttemptDocument:
     quality = StageReport(name="quality", status=StageStatus.WARNED, findings=(EMPTY,))
     sandbox = StageReport(name="sandbox", status=StageStatus.PASSED, duration_s=0.012)
-    return attempt_document(
+    return build_attempt_document(
         finished(Verdict.VALIDATED, Cause.COMPLETED, warm=True),
-        report=report_document(report(Verdict.VALIDATED, "complete", sandbox, quality, cases=PASSED_CASES)),
-        execution=execution_document(
+        report=build_report_document(
+            report(Verdict.VALIDATED, "complete", sandbox, quality, cases=PASSED_CASES)
+        ),
+        execution=build_execution_document(
             run(unit(0), unit(1, out=b"no client\n")), limits=LIMITS, network=NetworkPolicy()
         ),
     )
@@ -210,10 +212,10 @@ def failed_at_run() -> AttemptDocument:
     quality = StageReport(name="quality", status=StageStatus.SKIPPED)
     outcome = RunOutcome(cause=Cause.EXITED_NONZERO, evidence={"exit_code": 1, "unit": "path 0"})
     whole = report(Verdict.FAILED, "sandbox", sandbox, quality, cases=(failed, *PASSED_CASES[1:]))
-    return attempt_document(
+    return build_attempt_document(
         finished(Verdict.FAILED, Cause.EXITED_NONZERO, warm=False),
-        report=report_document(replace(whole, retry_context="The extractor failed on 1 of 2 paths.")),
-        execution=execution_document(
+        report=build_report_document(replace(whole, retry_context="The extractor failed on 1 of 2 paths.")),
+        execution=build_execution_document(
             run(unit(0, status=1 << 8, cause=Cause.EXITED_NONZERO), unit(1), outcome=outcome),
             limits=LIMITS,
             network=NetworkPolicy(),
@@ -230,13 +232,15 @@ def refused() -> AttemptDocument:
         *(StageReport(name=name, status=StageStatus.SKIPPED) for name in ("signature", "sandbox", "quality")),
     )
     whole = report(Verdict.FAILED, "security", *stages, cases=None)
-    return attempt_document(finished(Verdict.FAILED, None, warm=None), report=report_document(whole))
+    return build_attempt_document(
+        finished(Verdict.FAILED, None, warm=None), report=build_report_document(whole)
+    )
 
 
 def broken() -> AttemptDocument:
     attempt = finished(Verdict.ERROR, Cause.INFRASTRUCTURE, warm=None)
     failure = Failure(code="engine.unreachable", message="the container engine does not answer")
-    return attempt_document(replace(attempt, error=failure, bundle=None, artifacts=()))
+    return build_attempt_document(replace(attempt, error=failure, bundle=None, artifacts=()))
 
 
 @pytest.mark.parametrize("make", [validated, failed_at_run, refused, broken])
@@ -257,7 +261,7 @@ def test_an_attempt_that_waits_has_neither_report_nor_times() -> None:
     waiting = Attempt(
         id=ID, kind="code", policy="code", input_digest="", created_at=CREATED, peer=Peer(uid=1, gid=2, pid=3)
     )
-    document = to_plain(attempt_document(waiting))
+    document = to_plain(build_attempt_document(waiting))
     assert document["state"] == "queued"
     assert document["timings_ms"] == dict.fromkeys(("queued", "static", "lease", "run", "report", "total"))
     assert [document[name] for name in ("verdict", "started_at", "report", "execution", "error")] == [
@@ -289,19 +293,19 @@ def test_an_event_carries_its_id_there_and_back() -> None:
     event = AttemptEvent(
         attempt_id=ID, run_number=2, seq=17, kind="state", at=CREATED, body={"state": "running"}
     )
-    assert event_document(event).body == {"state": "running"}
-    assert read_event_id(event_id(event)) == (2, 17)
+    assert build_event_document(event).body == {"state": "running"}
+    assert parse_event_id(format_event_id(event)) == (2, 17)
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.", ".1", "-1.2", "1.2.3", "1.x", "٣.1", "1" * 40 + ".1"])
 def test_a_foreign_event_id_is_refused(text: str) -> None:
     with pytest.raises(RequestError) as caught:
-        read_event_id(text)
+        parse_event_id(text)
     assert caught.value.code == "invalid"
 
 
 def test_an_error_has_its_four_fields() -> None:
     error = RequestError("queue.full", "the queue is full", retryable=True)
-    assert to_plain(error_document(error)) == {
+    assert to_plain(build_error_document(error)) == {
         "error": {"code": "queue.full", "message": "the queue is full", "field": None, "retryable": True}
     }

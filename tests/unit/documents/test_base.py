@@ -10,7 +10,7 @@ from assayd.documents.base import BaseDocument, Timestamp
 from assayd.model.attempt import Artifact, Failure
 from assayd.model.batch import ReceivedLines
 from assayd.model.finding import Edit, FixHint, Rule
-from assayd.model.policy import Clamp
+from assayd.model.policy import ClampedValue
 from assayd.model.report import StaticResult
 from assayd.model.submission import Peer
 
@@ -70,7 +70,7 @@ def test_value_that_is_its_own_document_is_written_in_the_order_of_its_fields() 
 
 
 @pytest.mark.parametrize(
-    "value", [Artifact, Clamp, Edit, Failure, FixHint, Peer, ReceivedLines, Rule, StaticResult]
+    "value", [Artifact, ClampedValue, Edit, Failure, FixHint, Peer, ReceivedLines, Rule, StaticResult]
 )
 def test_each_field_of_a_value_that_is_its_own_document_is_described(value: type) -> None:
     properties = TypeAdapter(value).json_schema()["properties"]

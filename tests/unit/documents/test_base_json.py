@@ -17,7 +17,7 @@ from assayd.documents.base import (
     canonical,
     digest,
     parse_json,
-    refuse_many_errors,
+    reject_excess_errors,
 )
 from assayd.errors import RequestError
 from assayd.kinds import registry
@@ -204,7 +204,7 @@ UNKNOWN = {f"x{n}": n for n in MANY}
 )
 def test_many_misfits_are_refused_by_the_first(value: dict[str, object], field: str) -> None:
     with pytest.raises(RequestError) as refused:
-        refuse_many_errors(Whole, value)
+        reject_excess_errors(Whole, value)
     assert refused.value.code == "invalid"
     assert refused.value.field == field
 
@@ -220,7 +220,7 @@ def test_many_misfits_are_refused_by_the_first(value: dict[str, object], field: 
     ],
 )
 def test_what_fits_and_few_misfits_are_left_to_the_model(value: dict[str, object]) -> None:
-    refuse_many_errors(Whole, value)
+    reject_excess_errors(Whole, value)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.documents import execution_document, join_output, to_plain
+from assayd.documents import build_execution_document, join_output, to_plain
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import (
     AccessProtocol,
@@ -12,7 +12,7 @@ from assayd.model.run import (
     Limits,
     NetworkEvent,
     PolicyEvent,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     UnitResult,
@@ -29,8 +29,8 @@ def unit(status: int | None = 0, *, outcome: RunOutcome = GOOD, **fields: object
 
 
 def execution(*units: UnitResult) -> dict[str, object]:
-    run = RunResult(units=units, end=RunEnd.FINISHED)
-    return to_plain(execution_document(run, limits=LIMITS, network=NetworkPolicy()))
+    run = RunResult(units=units, end=RunEndReason.FINISHED)
+    return to_plain(build_execution_document(run, limits=LIMITS, network=NetworkPolicy()))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.documents.execution import COMPARED_LINES, MAX_CHARS, submission_diff
+from assayd.documents.execution import COMPARED_LINES, MAX_CHARS, build_submission_diff
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "  c"]), max_size=12)
 
@@ -14,7 +14,7 @@ def test_changed_line_is_told_with_its_place_and_what_is_around() -> None:
     before = {"code": "a\nb\nc\nd\ne\nf\n", "timeout_s": 1}
     after = {"code": "a\nb\nc\nd\nE\nf\n", "timeout_s": 2}
 
-    assert submission_diff(before, after) == (
+    assert build_submission_diff(before, after) == (
         "--- payload.code\n+++ payload.code\n@@ -2,5 +2,5 @@\n b\n c\n d\n-e\n+E\n f\n"
     )
 
@@ -23,15 +23,15 @@ def test_texts_deep_inside_are_told_by_their_places_and_equal_ones_are_not() -> 
     before = {"steps": [{"content": "x"}, {"content": "y"}]}
     after = {"steps": [{"content": "x"}, {"content": "z"}], "files": {"data/a": "1"}}
 
-    names = [line for line in submission_diff(before, after).splitlines() if line.startswith("---")]
+    names = [line for line in build_submission_diff(before, after).splitlines() if line.startswith("---")]
 
     assert names == ["--- payload.files.data/a", "--- payload.steps.1.content"]
-    assert submission_diff(before, before) == ""
+    assert build_submission_diff(before, before) == ""
 
 
 @given(LINES, LINES)
 def test_hunk_makes_one_text_of_the_other(old: list[str], new: list[str]) -> None:
-    told = submission_diff({"code": "\n".join(old)}, {"code": "\n".join(new)}).splitlines()[3:]
+    told = build_submission_diff({"code": "\n".join(old)}, {"code": "\n".join(new)}).splitlines()[3:]
     kept = [line[1:] for line in told if line.startswith((" ", "-"))]
     come = [line[1:] for line in told if line.startswith((" ", "+"))]
     before, after = ("\n".join(text).splitlines() for text in (old, new))
@@ -47,14 +47,14 @@ def test_many_changed_lines_are_told_without_comparing_them() -> None:
     before = {"code": "x\n" * (COMPARED_LINES + 1) + "end\n"}
     after = {"code": "y\n" * (COMPARED_LINES + 1) + "end\n"}
 
-    lines = submission_diff(before, after).splitlines()
+    lines = build_submission_diff(before, after).splitlines()
 
     assert [line for line in lines if line.startswith("-x")] == ["-x"] * (COMPARED_LINES + 1)
     assert lines[-1] == " end"
 
 
 def test_long_difference_is_cut() -> None:
-    told = submission_diff({"code": "a" * 2 * MAX_CHARS}, {"code": "b"})
+    told = build_submission_diff({"code": "a" * 2 * MAX_CHARS}, {"code": "b"})
 
     assert len(told) <= MAX_CHARS + 20
     assert told.endswith("… and more\n")

@@ -10,10 +10,10 @@ import pytest
 from assayd.documents import junit
 from assayd.documents.reports import (
     CELL_CHARS,
-    MOST_TABLES,
+    MAX_TABLES,
     RESULT_TEXT_BYTES,
+    build_report_document,
     render_preview,
-    report_document,
 )
 from assayd.model.finding import Finding
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, Verdict
@@ -30,7 +30,7 @@ def text_of(result: object) -> str | None:
         stages=(),
         cases=(case,),
     )
-    results = report_document(report).runtime_results
+    results = build_report_document(report).runtime_results
     assert results is not None
     return results.cases[0].result_text
 
@@ -127,9 +127,9 @@ def test_hostile_table_stays_small_and_in_its_lines() -> None:
     shown = render_preview([{"$py": "dataframe", "value": held, "type": "x"}] * 10)
 
     assert shown is not None
-    assert shown.count("dataframe") == MOST_TABLES
+    assert shown.count("dataframe") == MAX_TABLES
     assert max(map(len, shown.splitlines())) <= (CELL_CHARS + 2) * 9
-    assert len(shown.splitlines()) == MOST_TABLES * 9 + MOST_TABLES - 1
+    assert len(shown.splitlines()) == MAX_TABLES * 9 + MAX_TABLES - 1
 
 
 def report(*stages: StageReport, cases: tuple[Case, ...] | None = None) -> Report:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.egress.relay import MOST_RECORDS, HelloError, HelloReader
+from assayd.egress.relay import MOST_RECORDS, ClientHelloError, ClientHelloReader
 from assayd.findings.network_rules import NetworkRule
 from support.hosts.client_hello import (
     ENCRYPTED_HELLO,
@@ -28,7 +28,7 @@ from support.hosts.guest_stream import HOST, Handle, MemoryStream, host, served,
 
 
 def read(content: bytes, *, piece: int = 1 << 20) -> str | None:
-    reader, name = HelloReader(), None
+    reader, name = ClientHelloReader(), None
     for start in range(0, len(content), piece):
         if (name := reader.feed(content[start : start + piece])) is not None:
             return name
@@ -36,7 +36,7 @@ def read(content: bytes, *, piece: int = 1 << 20) -> str | None:
 
 
 def rule_of(content: bytes, *, piece: int = 1 << 20) -> NetworkRule:
-    with pytest.raises(HelloError) as caught:
+    with pytest.raises(ClientHelloError) as caught:
         read(content, piece=piece)
     return caught.value.rule
 
@@ -55,7 +55,7 @@ def test_name_of_a_real_hello_is_read_however_its_bytes_are_cut() -> None:
 
 
 def test_what_comes_after_the_hello_is_not_looked_at() -> None:
-    reader = HelloReader()
+    reader = ClientHelloReader()
 
     assert reader.feed(hello() + b"\x17\x03\x03\x00\x01x") == "api.example.com"
     assert reader.taken.endswith(b"\x17\x03\x03\x00\x01x")
@@ -146,7 +146,7 @@ WHOLE = hello()
 @given(st.binary(max_size=200), st.integers(0, 150), st.integers(1, 50))
 def test_altered_hello_is_read_or_refused_and_nothing_else(noise: bytes, at: int, piece: int) -> None:
     name = None
-    with suppress(HelloError):
+    with suppress(ClientHelloError):
         name = read(WHOLE[:at] + noise + WHOLE[at + len(noise) :], piece=piece)
 
     assert name is None or name.isascii()

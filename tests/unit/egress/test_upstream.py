@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from assayd.egress.access import limit_idle_time
-from assayd.egress.decision import AccessNotServed
+from assayd.egress.decision import AccessNotServedError
 
 
 async def test_byte_that_meets_the_end_of_the_time_changes_nothing() -> None:
@@ -19,7 +19,7 @@ async def test_byte_that_meets_the_end_of_the_time_changes_nothing() -> None:
                 moved()
                 raise
 
-    with pytest.raises(AccessNotServed, match=r"network\.idle"):
+    with pytest.raises(AccessNotServedError, match=r"network\.idle"):
         await move_at_the_end()
 
 

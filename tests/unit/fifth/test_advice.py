@@ -9,7 +9,7 @@ import pytest
 
 from assayd.model.finding import Finding
 from assayd_fifth import judging
-from assayd_fifth.analysis import analyse_program
+from assayd_fifth.analysis import analyze_program
 from assayd_fifth.judging import build_feedback, compute_confidence
 from assayd_fifth.language import get_language
 
@@ -32,7 +32,7 @@ def test_confidence_falls_by_warnings_and_unknown_words(check: Check, code: str,
 
 
 def test_what_is_only_for_information_costs_no_confidence() -> None:
-    found = analyse_program(": f ( row$ -- ) 0 sql-field type 2drop ;", libraries=["sql"]).findings[
+    found = analyze_program(": f ( row$ -- ) 0 sql-field type 2drop ;", libraries=["sql"]).findings[
         "structure"
     ]
     assert [finding.rule for finding in found] == ["structure.library_result"]
@@ -85,7 +85,7 @@ def test_scaffolds_of_the_guide_use_words_that_exist() -> None:
     for section, text in get_language().guide.items():
         for scaffold in re.findall(r"`([^`…]*)`", text):
             code = scaffold.replace("['] row ", "['] noop ")
-            found = analyse_program(code, libraries=["str", "html", "sql"]).findings.get("vocabulary", ())
+            found = analyze_program(code, libraries=["str", "html", "sql"]).findings.get("vocabulary", ())
             assert [one.message for one in found if one.rule == "vocabulary.unknown_word"] == [], section
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.finding import Finding
-from assayd_fifth.analysis import analyse_program
+from assayd_fifth.analysis import analyze_program
 
 
 def found(text: str) -> list[Finding]:
     """Return the findings of a program in the order of their lines."""
-    stages = analyse_program(text).findings.values()
+    stages = analyze_program(text).findings.values()
     return sorted((one for stage in stages for one in stage), key=lambda one: one.line or 0)
 
 

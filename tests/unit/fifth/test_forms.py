@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from assayd.errors import RequestError
-from assayd_client.cli.kinds import get_form
-from assayd_fifth.forms import print_yaml, write_yaml
+from assayd_client.cli.kinds import get_form_printer
+from assayd_fifth.forms import format_yaml, print_yaml
 
 FINDING = {
     "rule": "forbidden.concatenation",
@@ -38,7 +38,7 @@ def attempt(verdict: str, findings: list[object], **report: object) -> dict[str,
 
 
 def written(document: dict[str, object], *, ascii_only: bool = False) -> str:
-    return write_yaml(document, SUBMISSION, ascii_only=ascii_only)
+    return format_yaml(document, SUBMISSION, ascii_only=ascii_only)
 
 
 def test_pass_has_the_code_the_notes_and_the_confidence() -> None:
@@ -103,9 +103,9 @@ def test_terminal_gets_nothing_that_acts_on_it() -> None:
 
 
 def test_other_kinds_have_no_such_form() -> None:
-    assert get_form("fifth", "yaml") is print_yaml
+    assert get_form_printer("fifth", "yaml") is print_yaml
     with pytest.raises(RequestError, match="--json"):
-        get_form("extractor", "yaml")
+        get_form_printer("extractor", "yaml")
 
 
 def test_option_is_refused_before_anything_is_submitted(assay, service, tmp_path, capsys) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assayd_fifth.analysis import analyse_program
+from assayd_fifth.analysis import analyze_program
 from assayd_fifth.language import Language, get_language, read_language
 from assayd_fifth.rules import STAGES
 
@@ -24,7 +24,7 @@ def read() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
 
 
 def rules_of(code: str, about: Language, *libraries: str) -> list[str]:
-    found = analyse_program(code, about=about, libraries=libraries).findings
+    found = analyze_program(code, about=about, libraries=libraries).findings
     return [finding.rule for stage in STAGES for finding in found.get(stage, ())]
 
 

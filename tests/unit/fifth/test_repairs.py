@@ -10,12 +10,12 @@ import pytest
 from assayd.did_you_mean import find_close_names
 from assayd.model.finding import Finding
 from assayd_fifth import vocabulary
-from assayd_fifth.analysis import analyse_program
+from assayd_fifth.analysis import analyze_program
 from support.slowness import SLOWER_BY
 
 
 def found(code: str) -> list[Finding]:
-    return [one for each in analyse_program(code).findings.values() for one in each]
+    return [one for each in analyze_program(code).findings.values() for one in each]
 
 
 def applied(code: str, finding: Finding) -> str:
@@ -103,7 +103,7 @@ def test_sound_program_has_no_finding(code: str) -> None:
 
 @pytest.mark.parametrize("word", ["{line}", "{line}{nope}", "{}{line}", "{line:>999999999}{line}"])
 def test_word_that_looks_like_a_placeholder_is_quoted_as_it_is(word: str) -> None:
-    found = [one for stage in analyse_program(f": go ( -- ) {word} ;\n").findings.values() for one in stage]
+    found = [one for stage in analyze_program(f": go ( -- ) {word} ;\n").findings.values() for one in stage]
     assert f"Word '{word}' does not exist in Fifth." in [one.message for one in found]
 
 
@@ -111,7 +111,7 @@ def test_word_that_looks_like_a_placeholder_is_quoted_as_it_is(word: str) -> Non
 def test_program_of_many_faults_and_unknown_words_is_repaired_in_little_time() -> None:
     text = "".join(f": w{number} ( n -- ) if 1 xyz{number} then else ;\n" for number in range(500))
     began = time.process_time()
-    analyse_program(text[:19_900])
+    analyze_program(text[:19_900])
 
     assert time.process_time() - began < 5 * SLOWER_BY
 
@@ -126,5 +126,5 @@ def test_near_words_are_remembered_only_during_an_analysis(monkeypatch: pytest.M
 
     monkeypatch.setattr(vocabulary, "find_close_names", search)
     for _ in range(2):
-        analyse_program(": go ( n -- n ) dupp ;\n")
+        analyze_program(": go ( n -- n ) dupp ;\n")
     assert searched == ["dupp"] * 2

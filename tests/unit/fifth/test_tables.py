@@ -11,9 +11,9 @@ from assayd.analysis.analyst import Analyst
 from assayd.errors import ConfigError
 from assayd.model.policy import ExecutionPolicy
 from assayd.wiring.limits import AnalysisLimits
-from assayd_fifth.analysis import analyse_program
+from assayd_fifth.analysis import analyze_program
 from assayd_fifth.judging import build_first_prompt_guide
-from assayd_fifth.language import add_tables, get_language
+from assayd_fifth.language import add_language_folders, get_language
 from assayd_fifth.validator import FifthPayload, validator
 
 OWN = """
@@ -40,30 +40,30 @@ shop = ["str"]
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Return a folder for tables; they are reset afterwards."""
     yield tmp_path
-    add_tables(())
+    add_language_folders(())
 
 
 def test_rule_and_library_of_an_operator_count_like_the_packages_own(folder: Path) -> None:
     (folder / "own.toml").write_text(OWN)
-    add_tables([folder])
+    add_language_folders([folder])
 
-    found = analyse_program('require shop.fs\n: f ( -- n ) s" a" price ;\nbell', libraries=()).findings
+    found = analyze_program('require shop.fs\n: f ( -- n ) s" a" price ;\nbell', libraries=()).findings
     assert [(f.rule, f.line) for stage in found.values() for f in stage] == [("forbidden.bell", 3)]
     assert "str" in get_language().resolve_dependencies(["shop"])
 
 
 def test_words_of_a_library_that_is_not_loaded_are_told_with_what_loads_it(folder: Path) -> None:
     (folder / "own.toml").write_text(OWN)
-    add_tables([folder])
+    add_language_folders([folder])
 
-    [finding] = analyse_program(': f ( -- n ) s" a" price ;').findings["vocabulary"]
+    [finding] = analyze_program(': f ( -- n ) s" a" price ;').findings["vocabulary"]
     assert finding.rule == "vocabulary.library_not_loaded"
     assert finding.suggestion == "Load it first: require lib/shop.fs"
 
 
 def test_without_tables_the_same_words_are_unknown(folder: Path) -> None:
     assert "shop" not in get_language().words
-    assert analyse_program("bell").findings["vocabulary"][0].rule == "vocabulary.unknown_word"
+    assert analyze_program("bell").findings["vocabulary"][0].rule == "vocabulary.unknown_word"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_table_that_cannot_be_used_is_refused_with_its_file(folder: Path, text: 
     (folder / "own.toml").write_text(text)
 
     with pytest.raises(ConfigError, match=r".*") as refused:
-        add_tables([folder])
+        add_language_folders([folder])
     assert problem in str(refused.value)
     assert str(folder) in str(refused.value)
 
@@ -104,14 +104,14 @@ def test_sections_profiles_and_tasks_of_an_operator_choose_what_is_told(folder: 
         "[[task]]\nmatch = ['bell']\nsections = ['bells']\n"
         "[[profile]]\nmatch = ['ourmodel']\nrules = ['forbidden.include']\nlens = ['Rings bells']\n"
     )
-    add_tables([folder])
+    add_language_folders([folder])
     told = build_first_prompt_guide("ourmodel-2", "bell tower", get_language())
     assert (told[0], told[-1]) == ("Guide, bells: Ring no bell.", "Known from similar models: Rings bells.")
 
 
 def test_folder_that_is_not_there_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="not a folder"):
-        add_tables([folder / "none"])
+        add_language_folders([folder / "none"])
 
 
 @pytest.mark.slow

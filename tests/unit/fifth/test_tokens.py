@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.model.finding import Finding
-from assayd_fifth.analysis import analyse_program
+from assayd_fifth.analysis import analyze_program
 from assayd_fifth.language import get_language
 from assayd_fifth.tokens import ProgramSegment, TokenKind, iter_segments
 
@@ -107,7 +107,7 @@ def test_stack_comment_may_stand_behind_blanks_and_lines(check: Check, comment: 
 
 def test_program_is_taken_out_of_fenced_blocks_with_its_lines() -> None:
     answer = "Sure!\n\n```forth\n: f 2 * ;\n```\nAnd `this`:\n```\n: g ( -- ) f ;\n```\n"
-    found = analyse_program(answer).findings
+    found = analyze_program(answer).findings
     assert [f.rule for f in found["forbidden"]] == ["forbidden.answer_blocks"]
     assert [(f.rule, f.line) for f in found["required"]] == [("required.stack_comment", 4)]
     assert "vocabulary" not in found
@@ -124,7 +124,7 @@ _FRAGMENTS = st.sampled_from(_WORDS.split("|"))
 
 @given(st.lists(_FRAGMENTS, max_size=30).map(" ".join) | st.text(max_size=60))
 def test_no_text_makes_the_checks_raise(text: str) -> None:
-    found = analyse_program(text, libraries=("core", "ui")).findings
+    found = analyze_program(text, libraries=("core", "ui")).findings
     for findings in found.values():
         places = [(f.line or 0, f.column or 0) for f in findings]
         assert places == sorted(places)
@@ -152,7 +152,7 @@ _HOSTILE = {
 @pytest.mark.parametrize("text", _HOSTILE.values(), ids=_HOSTILE)
 def test_hostile_text_is_read_to_its_end(text: str) -> None:
     """The work per word may not grow with the text; otherwise, these would take minutes."""
-    found = analyse_program(text).findings
+    found = analyze_program(text).findings
     assert all(f.line is not None for findings in found.values() for f in findings)
 
 

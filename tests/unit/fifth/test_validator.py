@@ -11,7 +11,16 @@ from assayd.errors import RequestError
 from assayd.model.finding import Finding, Layer
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import CapturedOutput, Cause, Limits, Program, RunEnd, RunOutcome, RunResult, UnitResult
+from assayd.model.run import (
+    CapturedOutput,
+    Cause,
+    Limits,
+    Program,
+    RunEndReason,
+    RunOutcome,
+    RunResult,
+    UnitResult,
+)
 from assayd.policies import PolicySet
 from assayd.ports.command_line import STDIN, FileOptions
 from assayd_fifth.command_line import from_files
@@ -279,7 +288,7 @@ def test_program_that_prints_something_else_fails_the_case_that_expects_it() -> 
         )
         for case in CASES
     )
-    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=units[0].outcome)
+    result = RunResult(units=units, end=RunEndReason.FINISHED, outcome=units[0].outcome)
     judgement = validator.judge(FifthPayload(code=CLEAN, cases=CASES), POLICY, result)
     [finding] = judgement.stage_findings["sandbox"]
     assert (finding.rule, "received" in finding.message) == ("case.differs", True)
@@ -296,7 +305,7 @@ def judged(cause: Cause, stderr: str = "", status: int = 256, results: tuple[byt
         stderr=CapturedOutput(head=stderr.encode(), total_bytes=len(stderr)),
         outcome=RunOutcome(cause=cause),
     )
-    result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=unit.outcome)
+    result = RunResult(units=(unit,), end=RunEndReason.FINISHED, outcome=unit.outcome)
     return validator.judge(FifthPayload(code=CLEAN, execute=True), POLICY, result)
 
 
@@ -336,7 +345,7 @@ def test_missing_library_is_told_and_the_static_result_stands() -> None:
 
 
 def test_run_that_never_started_passes_nothing() -> None:
-    result = RunResult(units=(), end=RunEnd.DEADLINE, outcome=RunOutcome(cause=Cause.TIMEOUT))
+    result = RunResult(units=(), end=RunEndReason.DEADLINE, outcome=RunOutcome(cause=Cause.TIMEOUT))
     judgement = validator.judge(FifthPayload(code=CLEAN, execute=True), POLICY, result)
     assert judgement.cases[0].status is CaseStatus.SKIPPED
 

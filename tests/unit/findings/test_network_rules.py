@@ -14,7 +14,7 @@ from assayd.model.run import (
     Cause,
     NetworkEvent,
     PolicyEvent,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     UnitResult,
@@ -115,7 +115,7 @@ def event(trouble: str | None = None, *, finished: bool = True) -> NetworkEvent:
 def suggestion(finding: Finding, cause: Cause, *events: NetworkEvent) -> str | None:
     unit = UnitResult(name="u", wait_status=None, network=events, outcome=RunOutcome(cause=cause))
     judgement = Judgement(stage_findings={"sandbox": (finding,)})
-    worded = add_network_facts(judgement, RunResult(units=(unit,), end=RunEnd.FINISHED))
+    worded = add_network_facts(judgement, RunResult(units=(unit,), end=RunEndReason.FINISHED))
     return worded.stage_findings["sandbox"][0].suggestion
 
 

@@ -10,14 +10,18 @@ from assayd.findings.runs import (
     SLOWED,
     STARVED,
     WAITING,
-    name_endless_parts,
+    point_to_endless_loops,
     timeout_finding,
 )
-from assayd.model.run import Cause, ResourceUsage, RunOutcome, UnitEnd, UnitResult
+from assayd.model.run import Cause, ResourceUsage, RunOutcome, UnitEndReason, UnitResult
 
 
-def late(wall_s: float, cpu_s: float, starved_s: float, end: UnitEnd = UnitEnd.DEADLINE) -> UnitResult:
-    outcome = RunOutcome(cause=Cause.TIMEOUT, evidence={"limit_s": 5.0} if end is UnitEnd.DEADLINE else {})
+def late(
+    wall_s: float, cpu_s: float, starved_s: float, end: UnitEndReason = UnitEndReason.DEADLINE
+) -> UnitResult:
+    outcome = RunOutcome(
+        cause=Cause.TIMEOUT, evidence={"limit_s": 5.0} if end is UnitEndReason.DEADLINE else {}
+    )
     usage = ResourceUsage(wall_s=wall_s, cpu_s=cpu_s, starved_s=starved_s)
     return UnitResult(name="u", wait_status=9, end=end, usage=usage, outcome=outcome)
 
@@ -41,9 +45,13 @@ def late(wall_s: float, cpu_s: float, starved_s: float, end: UnitEnd = UnitEnd.D
             "it waited 3 s without computing and used 2 s",
             WAITING,
         ),
-        (late(58.0, 57.0, 0.0, UnitEnd.INTERRUPTED), "(limit of the whole attempt): it used 57 s", COMPUTING),
         (
-            late(0.0, 0.0, 0.0, UnitEnd.INTERRUPTED),
+            late(58.0, 57.0, 0.0, UnitEndReason.INTERRUPTED),
+            "(limit of the whole attempt): it used 57 s",
+            COMPUTING,
+        ),
+        (
+            late(0.0, 0.0, 0.0, UnitEndReason.INTERRUPTED),
             "The code ran out of time (limit of the whole attempt).",
             COMPUTING,
         ),
@@ -86,30 +94,32 @@ def extract(file, page=1):
     ],
 )
 def test_only_loop_is_the_first_cause_whatever_the_time_went_into(unit: UnitResult, suggestion: str) -> None:
-    finding = name_endless_parts(timeout_finding(unit, "The code"), LOOP)
+    finding = point_to_endless_loops(timeout_finding(unit, "The code"), LOOP)
     assert (finding.suggestion, finding.line) == (suggestion, 2)
     assert finding.snippet == "    while not file.endswith(str(page)):"
     assert suggestion in build_retry_context((finding,), headline="It failed:")
 
 
 def test_several_loops_are_named_without_a_line() -> None:
-    finding = name_endless_parts(timeout_finding(late(15.3, 0.9, 14.4), "The code"), LOOP + LOOP)
+    finding = point_to_endless_loops(timeout_finding(late(15.3, 0.9, 14.4), "The code"), LOOP + LOOP)
     assert finding.line is None
     assert (finding.suggestion or "").startswith("Check that the loops on lines 2, 6 end. If they do, submit")
 
 
 def test_source_without_loops_that_waited_for_a_processor_is_submitted_again() -> None:
-    finding = name_endless_parts(timeout_finding(late(15.3, 0.9, 14.4), "The code"), "n = sum(range(9))\n")
+    finding = point_to_endless_loops(
+        timeout_finding(late(15.3, 0.9, 14.4), "The code"), "n = sum(range(9))\n"
+    )
     assert finding.suggestion == STARVED
 
 
 def test_thread_that_keeps_the_program_running_is_named() -> None:
     waited = timeout_finding(late(5.0, 0.02, 0.01), "The code")
     assert "daemon=True" in (
-        name_endless_parts(waited, "threading.Thread(target=f).start()").suggestion or ""
+        point_to_endless_loops(waited, "threading.Thread(target=f).start()").suggestion or ""
     )
 
 
 def test_for_loop_is_not_named() -> None:
     computed = timeout_finding(late(5.01, 4.98, 0.0), "The code")
-    assert name_endless_parts(computed, "for x in y: pass") == computed
+    assert point_to_endless_loops(computed, "for x in y: pass") == computed

@@ -10,12 +10,12 @@ PAGES = 4000
 _PROGRAM = f"""
 import gc, os, sys
 from types import ModuleType
-from assayd.guest.child import end_program, newest_module
+from assayd.guest.child import end_program, find_newest_module
 
 library = ModuleType("a_large_library")
 library.held = [bytes(4000) for _ in range({PAGES})]
 sys.modules["a_large_library"] = library
-newest = newest_module()
+newest = find_newest_module()
 gc.freeze()
 pid = os.fork()
 if pid == 0:

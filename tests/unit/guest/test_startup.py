@@ -48,13 +48,13 @@ os.environ.clear()
 os.environ.update(PATH="/bin", ASSAYD_CONSTANTS="KEPT", KEPT="1", OTHER="2")
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 from assayd.guest import runner, startup
-from assayd.guest.builtin_names import guest_builtins
+from assayd.guest.builtin_names import build_guest_builtins
 runner.prepare()
 assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 assert dict(os.environ) == {"KEPT": "1"}, os.environ
 os.environ["OTHER"] = "2"
 assert startup.extract_environment() == {"PATH": "/bin", "KEPT": "1"}
-first, second = (guest_builtins("safe", len, {}) for _ in range(2))
+first, second = (build_guest_builtins("safe", len, {}) for _ in range(2))
 assert first.keys() == second.keys() and "open" not in first
 first["added"] = 1
 assert "added" not in second

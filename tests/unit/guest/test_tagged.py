@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from assayd.guest import values
 from assayd.guest.tagged import TAG, TAGS, render_tagged, restore_tagged
-from assayd.guest.tagged import _Tagging as Tagging
+from assayd.guest.tagged import _TaggedRenderer as Tagging
 from assayd.guest.values import MAX_DEPTH, Rendered
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.archive import Image, image_id, pack_layer, write_archive
+from assayd.imaging.archive import Image, pack_layer, read_image_id, write_archive
 
 IMAGE = Image(
     tag="assayd/sample:latest",
@@ -71,11 +71,11 @@ def test_archive_tells_the_engine_what_to_run(tmp_path: Path) -> None:
     assert config["rootfs"]["diff_ids"] == [digest]
     assert config["config"]["User"] == "10001:10001"
     assert config["config"]["Env"] == ["LANG=C.UTF-8", "PATH=/usr/bin"]
-    assert image_id(tmp_path / "image.tar") == identity
+    assert read_image_id(tmp_path / "image.tar") == identity
 
 
 def test_other_file_is_not_taken_for_an_archive(tmp_path: Path) -> None:
     (tmp_path / "image.tar").write_text("not a tar file")
     with pytest.raises(ConfigError) as raised:
-        image_id(tmp_path / "image.tar")
+        read_image_id(tmp_path / "image.tar")
     assert raised.value.code == "image.archive_invalid"

@@ -83,7 +83,7 @@ def test_links_do_not_lead_out_of_the_image(tmp_path: Path) -> None:
 
 
 def test_list_beyond_its_cap_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "var/lib/dpkg/status", "x" * (inventory._MOST_BYTES + 1))
+    write(tmp_path, "var/lib/dpkg/status", "x" * (inventory._MAX_BYTES + 1))
 
     with pytest.raises(ConfigError) as caught:
         list_root_packages(tmp_path)
@@ -96,7 +96,7 @@ def test_more_packages_than_the_cap_are_refused(tmp_path: Path) -> None:
     write(
         tmp_path,
         "var/lib/dpkg/status",
-        "\n".join(paragraph.format(number) for number in range(inventory.MOST_PACKAGES + 1)),
+        "\n".join(paragraph.format(number) for number in range(inventory.MAX_PACKAGES + 1)),
     )
 
     with pytest.raises(ConfigError) as caught:
@@ -107,12 +107,12 @@ def test_more_packages_than_the_cap_are_refused(tmp_path: Path) -> None:
 
 def test_unreadable_entries_count_and_nothing_is_read_beyond_the_cap(tmp_path: Path) -> None:
     def endless() -> Iterator[Package | None]:
-        for number in range(inventory.MOST_PACKAGES):
+        for number in range(inventory.MAX_PACKAGES):
             yield None if number % 2 else replace(FOUND, name=f"p{number}")
         yield None
         pytest.fail("read on beyond the cap")
 
-    with pytest.raises(ConfigError, match=f"more than {inventory.MOST_PACKAGES} packages"):
+    with pytest.raises(ConfigError, match=f"more than {inventory.MAX_PACKAGES} packages"):
         list_root_packages(tmp_path, endless())
 
 
@@ -121,7 +121,7 @@ def test_links_to_one_list_count_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     write(tmp_path, name.format(0), f"Name: six\n{LIBC}")
-    monkeypatch.setattr(inventory, "_MOST_BYTES", 5 * len(LIBC))
+    monkeypatch.setattr(inventory, "_MAX_BYTES", 5 * len(LIBC))
     for number in range(1, 4):
         (tmp_path / name.format(number)).hardlink_to(tmp_path / name.format(0))
     assert len(list_root_packages(tmp_path).packages) == 1

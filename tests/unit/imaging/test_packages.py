@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from assayd.imaging.packages import PackageSource, compute_package_lists_digest, read_targets
+from assayd.imaging.packages import PackageSource, compute_package_lists_digest, parse_apt_targets
 
 TARGET = """MetaKey: main/binary-amd64/Packages
 Filename: {folder}/archive.example_debian_dists_stable_main_binary-amd64_Packages.lz4
@@ -23,7 +23,7 @@ def target(folder: Path, **changes: str) -> str:
 def test_own_source_is_found_with_its_lists(tmp_path: Path) -> None:
     release = tmp_path / "archive.example_debian_dists_stable_InRelease"
     release.write_text("x")
-    (source,) = read_targets("\n".join([target(tmp_path)] * 2), "debian", "amd64")
+    (source,) = parse_apt_targets("\n".join([target(tmp_path)] * 2), "debian", "amd64")
     assert source.line == "deb [trusted=yes] http://archive.example/debian/ stable main"
     assert source.release == (release,)
 
@@ -31,7 +31,7 @@ def test_own_source_is_found_with_its_lists(tmp_path: Path) -> None:
 def test_foreign_untrusted_and_other_architecture_are_left_out(tmp_path: Path) -> None:
     changes = [{"origin": "Somebody"}, {"trusted": "no"}, {"architecture": "armhf"}]
     targets = "\n".join(target(tmp_path, **change) for change in changes)
-    assert read_targets(targets, "debian", "amd64") == []
+    assert parse_apt_targets(targets, "debian", "amd64") == []
 
 
 def test_state_follows_the_release_file(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.tree import find_matching, resolve_in_root
+from assayd.imaging.tree import glob_in_root, resolve_in_root
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_link_to_itself_is_refused_by_its_path(root: Path) -> None:
 def test_pattern_finds_what_the_links_of_the_image_lead_to(root: Path) -> None:
     (root / "etc/ssl/certs/a.pem").write_text("")
     (root / "out").symlink_to(root.parent)
-    assert find_matching(root, "lib/ssl/c*s/*.pem") == [root / "etc/ssl/certs/a.pem"]
-    assert find_matching(root, "**/*.pem") == [root / "etc/ssl/certs/a.pem"]
-    assert find_matching(root, "usr/lib/*/certs") == [root / "usr/lib/ssl/certs"]
-    assert find_matching(root, "out/*") == []
+    assert glob_in_root(root, "lib/ssl/c*s/*.pem") == [root / "etc/ssl/certs/a.pem"]
+    assert glob_in_root(root, "**/*.pem") == [root / "etc/ssl/certs/a.pem"]
+    assert glob_in_root(root, "usr/lib/*/certs") == [root / "usr/lib/ssl/certs"]
+    assert glob_in_root(root, "out/*") == []

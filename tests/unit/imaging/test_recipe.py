@@ -6,7 +6,7 @@ import pytest
 
 from assayd.errors import ConfigError
 from assayd.imaging.recipe import RecipeFolders, load_recipe
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 
 GOOD = """
 packages = ["python3.11"]
@@ -93,6 +93,6 @@ def test_unknown_image_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_every_recipe_of_the_project_can_be_used() -> None:
     baselines = {
-        recipe.name: recipe.baseline_mb for recipe in RecipeFolders(shared_path("images")).load_all()
+        recipe.name: recipe.baseline_mb for recipe in RecipeFolders(get_shared_data_path("images")).load_all()
     }
     assert (baselines["python"], baselines["adapter"]) == (None, 64)

@@ -9,7 +9,7 @@ import pytest
 from assayd.errors import ConfigError
 from assayd.imaging.recipe import RecipeFolders
 from assayd.imaging.wheels import SITE
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def own(tmp_path: Path) -> Path:
 
 def load(own: Path, text: str, name: str = "reports"):
     (own / f"{name}.toml").write_text(text)
-    return RecipeFolders(shared_path("images"), own).load(name)
+    return RecipeFolders(get_shared_data_path("images"), own).load(name)
 
 
 GOOD = """
@@ -37,7 +37,7 @@ OPENBLAS_NUM_THREADS = "1"
 
 
 def test_recipe_adds_to_what_it_extends(own: Path) -> None:
-    python, recipe = RecipeFolders(shared_path("images")).load("python"), load(own, GOOD)
+    python, recipe = RecipeFolders(get_shared_data_path("images")).load("python"), load(own, GOOD)
 
     assert recipe.extends == "python"
     assert recipe.packages == (*python.packages, "libgomp1", "libstdc++6")
@@ -55,7 +55,7 @@ def test_recipe_extends_another_of_the_operators_and_comes_after_the_shipped_one
 
     assert recipe.python_packages == ("numpy==2.1.3", "pandas>=2,<3", "rich")
     assert recipe.preload == ("numpy",)
-    assert RecipeFolders(shared_path("images"), own).names()[-2:] == ["reports", "tables"]
+    assert RecipeFolders(get_shared_data_path("images"), own).names()[-2:] == ["reports", "tables"]
 
 
 def test_digest_follows_recipe_lock_and_files(own: Path) -> None:
@@ -117,11 +117,11 @@ def test_name_that_is_shipped_is_refused(own: Path) -> None:
 def test_unknown_image_is_refused_with_those_that_there_are(own: Path) -> None:
     load(own, GOOD)
     with pytest.raises(ConfigError, match=r"unknown image recipe 'report' .*use one of adapter, .*reports"):
-        RecipeFolders(shared_path("images"), own).load("report")
+        RecipeFolders(get_shared_data_path("images"), own).load("report")
 
 
 def test_folder_that_does_not_exist_has_no_recipes(tmp_path: Path) -> None:
     assert (
-        RecipeFolders(shared_path("images"), tmp_path / "absent").names()
-        == RecipeFolders(shared_path("images")).names()
+        RecipeFolders(get_shared_data_path("images"), tmp_path / "absent").names()
+        == RecipeFolders(get_shared_data_path("images")).names()
     )

@@ -21,9 +21,9 @@ from assayd.imaging import RecipeFolders
 from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.settings import Settings
-from assayd.store.jobs import DatabaseJobStore, open_jobs
+from assayd.store.jobs import DatabaseJobStore, open_job_store
 from assayd.wiring.profiles import load_profiles
 from assayd.wiring.wings import load_recorders, load_routers
 from assayd_client import PlainClient
@@ -56,7 +56,7 @@ def ini(installed: Path) -> Kind:
 @pytest.fixture
 async def jobs(ini: Kind, tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
     lay_database(tmp_path)
-    async with open_jobs(tmp_path, recorders=load_recorders({"ini": ini})) as store:
+    async with open_job_store(tmp_path, recorders=load_recorders({"ini": ini})) as store:
         yield store
 
 
@@ -77,7 +77,7 @@ def test_its_policy_and_its_image_come_with_it_where_it_is_enabled(
     profiles = load_profiles(Settings(validators=enabled, policy_folders=()))
     assert ("ini" in profiles.names) == known
     packaged = registry.find_data_folders(enabled, "images")
-    recipes = RecipeFolders(shared_path("images"), None, packaged)
+    recipes = RecipeFolders(get_shared_data_path("images"), None, packaged)
     assert ("ini" in recipes.names()) == known
     assert recipes.load("python").name == "python"
     if known:
@@ -148,7 +148,7 @@ async def test_its_rows_go_with_their_attempts_and_its_table_stays(
     await jobs.finish(make.finished(1, kind="ini"))
     await jobs.remove([make.attempt(1).id])
     [recorder] = load_recorders({"ini": ini})
-    async with open_jobs(tmp_path, recorders=(recorder,)) as again:
+    async with open_job_store(tmp_path, recorders=(recorder,)) as again:
         records: Any = recorder.records(again.access)
         assert await records.list(None) == []
 

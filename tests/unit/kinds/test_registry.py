@@ -164,11 +164,11 @@ def test_daemon_without_wings_has_the_core_kinds_and_names_the_missing_ones(
     program = (
         f"import sys\nsys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if p[-7:] != '/daemon')]\n"
         "from assayd.kinds import registry\n"
-        "from assayd.attempts.health import kinds_row\n"
+        "from assayd.attempts.health import build_kinds_row\n"
         "import assayd.wiring.build\n"
         "print(*registry.load_validators([]))\n"
-        "print(kinds_row(registry.find_missing_packages(), {}).detail)\n"
-        "print(registry.unknown_kind_message('fifth', registry.list_own_kinds()))\n"
+        "print(build_kinds_row(registry.find_missing_packages(), {}).detail)\n"
+        "print(registry.format_unknown_kind_message('fifth', registry.list_own_kinds()))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [

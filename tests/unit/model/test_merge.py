@@ -15,11 +15,11 @@ from assayd.model.merge import (
     JudgedRun,
     add_failure,
     apply_quality_levels,
+    apply_reporting_mode,
     decide_verdict,
     list_static_results,
     merge_report,
     merge_stages,
-    settle,
     would_fail,
 )
 from assayd.model.policy import (
@@ -31,7 +31,7 @@ from assayd.model.policy import (
     RuleLevel,
 )
 from assayd.model.report import Judgement, Report, StageReport, StageStatus, Verdict
-from assayd.model.run import Cause, RunEnd, RunOutcome, RunResult
+from assayd.model.run import Cause, RunEndReason, RunOutcome, RunResult
 from assayd.model.submission import Peer
 
 ERROR = Finding(rule="r.error", category="c", message="bad")
@@ -46,7 +46,7 @@ def ran(
     cause: Cause = Cause.COMPLETED, *, evidence: dict[str, object] | None = None, **found: object
 ) -> JudgedRun:
     result = RunResult(
-        units=(), end=RunEnd.FINISHED, outcome=RunOutcome(cause=cause, evidence=evidence or {})
+        units=(), end=RunEndReason.FINISHED, outcome=RunOutcome(cause=cause, evidence=evidence or {})
     )
     return JudgedRun(result=result, judgement=Judgement(stage_findings=found))  # type: ignore[arg-type]
 
@@ -151,13 +151,13 @@ RECORDED = Finding(
 
 
 def test_enforcing_profile_leaves_the_error_and_names_its_key() -> None:
-    [found] = settle([REFUSED], RULES, ENFORCING)
+    [found] = apply_reporting_mode([REFUSED], RULES, ENFORCING)
     assert found == replace(REFUSED, profile_key="imports.allowed")
     assert not would_fail([found])
 
 
 def test_reporting_profile_warns_and_says_what_enforcement_would_do() -> None:
-    [found] = settle([REFUSED], RULES, REPORTING)
+    [found] = apply_reporting_mode([REFUSED], RULES, REPORTING)
     assert (found.severity, found.message) == (Severity.WARNING, f"{REFUSED.message} {REPORTED}")
     assert would_fail([found])
 
@@ -165,32 +165,32 @@ def test_reporting_profile_warns_and_says_what_enforcement_would_do() -> None:
 @pytest.mark.parametrize("policy", [ENFORCING, REPORTING])
 def test_rule_that_no_profile_states_is_an_error_in_each_mode(policy: ExecutionPolicy) -> None:
     broken = Finding(rule="syntax.invalid", category="syntax", message="invalid syntax")
-    assert settle([broken], RULES, policy) == (broken,)
+    assert apply_reporting_mode([broken], RULES, policy) == (broken,)
 
 
 def test_run_time_record_becomes_a_warning_only_if_enforcement_would_refuse_it() -> None:
     observing = replace(REPORTING, imports=ImportPolicy(mode=ImportMode.OBSERVE))
-    assert [f.severity for f in settle([RECORDED], RULES, REPORTING)] == [Severity.WARNING]
-    assert [f.severity for f in settle([RECORDED], RULES, observing)] == [Severity.INFO]
-    assert [f.severity for f in settle([RECORDED], RULES, ENFORCING)] == [Severity.INFO]
+    assert [f.severity for f in apply_reporting_mode([RECORDED], RULES, REPORTING)] == [Severity.WARNING]
+    assert [f.severity for f in apply_reporting_mode([RECORDED], RULES, observing)] == [Severity.INFO]
+    assert [f.severity for f in apply_reporting_mode([RECORDED], RULES, ENFORCING)] == [Severity.INFO]
 
 
 def test_a_long_message_still_ends_with_what_enforcement_would_do() -> None:
-    [found] = settle([replace(REFUSED, message="x" * 5000)], RULES, REPORTING)
+    [found] = apply_reporting_mode([replace(REFUSED, message="x" * 5000)], RULES, REPORTING)
     assert found.message.endswith(REPORTED)
     assert len(found.message) < 600
 
 
 def test_run_under_report_only_observes_imports_and_admits_sql_rules() -> None:
-    planned = REPORTING.to_run_time()
+    planned = REPORTING.to_runtime_policy()
     assert planned.imports.mode is ImportMode.OBSERVE
     assert planned.sql.admits("sql.drop")
     assert not REPORTING.sql.admits("sql.drop")
-    assert ENFORCING.to_run_time() is ENFORCING
+    assert ENFORCING.to_runtime_policy() is ENFORCING
 
 
 def test_limits_network_and_image_are_the_same_in_each_mode() -> None:
-    planned = REPORTING.to_run_time()
+    planned = REPORTING.to_runtime_policy()
     assert (planned.resources, planned.network, planned.image, planned.exec) == (
         ENFORCING.resources, ENFORCING.network, ENFORCING.image, ENFORCING.exec,
     )  # fmt: skip

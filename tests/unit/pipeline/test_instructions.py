@@ -2,12 +2,12 @@ from dataclasses import replace
 
 from assayd.kinds import registry
 from assayd.model.policy import RuleLevel
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.generating import instructions
 
-POLICIES = load_policies([shared_path("policies")])
+POLICIES = load_policies([get_shared_data_path("policies")])
 PIPELINE = POLICIES.get("pipeline")
 
 

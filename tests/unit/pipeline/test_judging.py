@@ -8,11 +8,11 @@ import pytest
 
 from assayd.kind import FailureAction
 from assayd.model.run import Cause, OutputFile
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.validator import validator
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 from support.texts.pipeline_runs import (
     BASH,
     POLICY,
@@ -29,7 +29,7 @@ from support.texts.pipeline_runs import (
 
 @pytest.fixture(autouse=True)
 def _shell() -> None:
-    reader.install_reader(read_shell)
+    reader.install_reader(parse_shell)
 
 
 def test_steps_that_end_well_pass() -> None:
@@ -223,7 +223,7 @@ def test_retry_context_names_the_step_and_what_is_allowed() -> None:
 
 def test_retry_context_says_what_the_effective_policy_asks_for() -> None:
     findings = static(payload({**SQL, "content": "DROP TABLE t"}))
-    analysis = load_policies([shared_path("policies")]).get("analysis")
+    analysis = load_policies([get_shared_data_path("policies")]).get("analysis")
 
     strict, free = (validator.retry_context(findings, "sql", policy) for policy in (POLICY, analysis))
 

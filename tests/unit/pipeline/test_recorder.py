@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from assayd.documents import read_submission, with_fields
+from assayd.documents import add_payload_fields, read_submission
 from assayd.errors import RequestError
 from assayd.kinds.registry import load_own_validators
 from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.model.submission import Peer
-from assayd.store.jobs import DatabaseJobStore, open_jobs
+from assayd.store.jobs import DatabaseJobStore, open_job_store
 from assayd_pipeline.stored import (
     PipelineQuery,
     PipelineReader,
@@ -42,7 +42,7 @@ FAILED = Case(name="load", status=CaseStatus.FAILED, stderr="no such table\0", e
 async def jobs(tmp_path: Path, database_url: str | None) -> AsyncIterator[DatabaseJobStore]:
     if database_url is None:
         lay_database(tmp_path)
-    async with open_jobs(tmp_path, database_url, recorders=(PipelineRecorder(),)) as store:
+    async with open_job_store(tmp_path, database_url, recorders=(PipelineRecorder(),)) as store:
         yield store
 
 
@@ -186,8 +186,8 @@ async def test_every_attempt_of_a_pipeline_names_it_and_others_name_none(
     first = await submit(jobs, make, 1, document())
     fixed = await submit(jobs, make, 2, document(), parent_id=first)
 
-    assert await pipelines.belongs_to(fixed) == {"pipeline_id": first}
-    assert await pipelines.belongs_to("01") == {}
+    assert await pipelines.find_groups(fixed) == {"pipeline_id": first}
+    assert await pipelines.find_groups("01") == {}
 
 
 async def test_repair_changes_its_step_and_the_status(
@@ -301,7 +301,7 @@ async def test_submission_that_names_a_pipeline_gets_its_steps(
     fields = await pipelines.complete(named, 1000)
 
     assert fields is not None
-    completed = with_fields(named.document, fields, load_own_validators())
+    completed = add_payload_fields(named.document, fields, load_own_validators())
     payload = json.loads(completed.document)["payload"]
     assert payload == {"pipeline_id": pipeline_id, "files": {"data/a": "1"}, "steps": list(STEPS)}
     assert [step.name for step in completed.payload.steps] == ["clean", "load"]
@@ -324,7 +324,7 @@ async def test_unknown_pipeline_whose_steps_come_from_a_gateway_is_new(
     named = submission({"pipeline_id": unknown, "steps": [STEPS[1]]})
     assert await pipelines.complete(named, 1000, from_gateway=True) is None
     attempt_id = await submit(jobs, make, 1, document(pipeline_id=unknown))
-    assert await pipelines.belongs_to(attempt_id) == {"pipeline_id": unknown}
+    assert await pipelines.find_groups(attempt_id) == {"pipeline_id": unknown}
 
 
 async def test_attempt_does_not_join_another_users_pipeline_with_its_id(

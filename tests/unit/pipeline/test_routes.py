@@ -10,7 +10,7 @@ import pytest
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.service import AttemptFix, NoChains
+from assayd.ports.service import AttemptFix, NullChains
 from assayd_pipeline import routes
 from assayd_pipeline.facts import DataFacts, Facts
 from assayd_pipeline.payload import Step, compute_steps_digest
@@ -82,7 +82,7 @@ def held(app, service) -> Iterator[StoredPipeline]:
     pipeline = stored()
     service.stored_pipelines.held = {pipeline.id: pipeline}
     yield pipeline
-    app.state.chains = NoChains()
+    app.state.chains = NullChains()
 
 
 async def test_pipeline_tells_which_fix_an_attempt_of_it_tries(app, connect, held) -> None:

@@ -18,7 +18,7 @@ from assayd_pipeline.command_line import SQLITE_HEADER, from_files
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.validator import validator
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 from support.texts.pipeline_runs import (
     BASH,
     LIMITS,
@@ -31,7 +31,7 @@ from support.texts.pipeline_runs import (
 
 @pytest.fixture(autouse=True)
 def _shell() -> None:
-    reader.install_reader(read_shell)
+    reader.install_reader(parse_shell)
 
 
 # What is accepted.

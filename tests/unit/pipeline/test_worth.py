@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import pytest
 
 from assayd.model.finding import Finding, Severity
-from assayd.model.run import Cause, OutputFile, RunEnd, RunOutcome, RunResult
+from assayd.model.run import Cause, OutputFile, RunEndReason, RunOutcome, RunResult
 from assayd_pipeline.errors import ErrorSource
 from assayd_pipeline.judging import StepText
 from assayd_pipeline.sql_record import IdleStatement
-from assayd_pipeline.worth import judge_idle, judge_results, read_steps
+from assayd_pipeline.worth import iter_idle_findings, judge_results, read_steps
 
 SALES = {"data/sales.csv": b"id,region\n1,north\n2,south\n"}
 
@@ -24,7 +24,7 @@ def judged(
     ]
     result = RunResult(
         units=(),
-        end=RunEnd.FINISHED,
+        end=RunEndReason.FINISHED,
         outcome=RunOutcome(cause=Cause.COMPLETED),
         outputs=tuple(OutputFile(name=name, content=content) for name, content in outputs.items()),
     )
@@ -98,7 +98,7 @@ def test_statement_that_changes_no_row_is_found_at_its_line(verb: str, hint: str
         number=2, name="fix", program=ErrorSource.SQL, content="SELECT 1;\nUPDATE orders SET a = 1;"
     )
 
-    (found,) = judge_idle(step, [IdleStatement(verb=verb, table="orders", line=2)])
+    (found,) = iter_idle_findings(step, [IdleStatement(verb=verb, table="orders", line=2)])
 
     assert (found.rule, found.line) == ("quality.no_rows", 2)
     assert found.message == f"Step 2 (fix): {verb} 'orders' changes no row."
@@ -108,4 +108,6 @@ def test_statement_that_changes_no_row_is_found_at_its_line(verb: str, hint: str
 def test_many_statements_that_change_no_row_are_not_all_listed() -> None:
     step = StepText(number=1, name="fix", program=ErrorSource.SQL, content="x")
 
-    assert len(list(judge_idle(step, [IdleStatement(verb="DELETE", table="a", line=None)] * 50))) == 10
+    assert (
+        len(list(iter_idle_findings(step, [IdleStatement(verb="DELETE", table="a", line=None)] * 50))) == 10
+    )

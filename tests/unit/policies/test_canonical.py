@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from assayd.model.policy import ExecutionPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, describe_policy, load_policies
 from assayd.policies.canonical import flatten_values
 
@@ -60,7 +60,7 @@ def test_of_two_parents_the_one_whose_limit_holds_states_it(load: Load) -> None:
 
 
 def test_every_value_that_differs_from_what_is_built_in_has_an_origin() -> None:
-    shipped = load_policies([shared_path("policies")])
+    shipped = load_policies([get_shared_data_path("policies")])
     built_in = flatten_values(ExecutionPolicy(name=""))
     missing = {
         (name, field)

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.policy import CommandPolicy, ExecutionPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, describe_policy, load_policies, merge_policies, tighten_policy
 from assayd.tomlfile import FileError
 
@@ -79,7 +79,7 @@ def test_digest_follows_the_commands() -> None:
 
 
 def test_request_takes_commands_away() -> None:
-    shipped = load_policies([shared_path("policies")]).get("pipeline")
+    shipped = load_policies([get_shared_data_path("policies")]).get("pipeline")
     overrides = {"commands": {"allowed": ["cat"], "builtins": ["echo", "["], "blocked": ["sort"]}}
     tightened = tighten_policy(shipped, overrides).commands
     assert (tightened.allowed, tightened.builtins) == ({"cat"}, {"echo", "["})
@@ -96,14 +96,14 @@ def test_request_takes_commands_away() -> None:
     ],
 )
 def test_request_that_widens_is_refused(table: dict[str, object], code: str) -> None:
-    shipped = load_policies([shared_path("policies")]).get("pipeline")
+    shipped = load_policies([get_shared_data_path("policies")]).get("pipeline")
     with pytest.raises(RequestError) as caught:
         tighten_policy(shipped, {"commands": table})
     assert caught.value.code == code
 
 
 def test_shipped_lists_are_the_seeds_and_are_shown() -> None:
-    shipped = load_policies([shared_path("policies")]).get("pipeline")
+    shipped = load_policies([get_shared_data_path("policies")]).get("pipeline")
     seed = {
         "awk", "cat", "cp", "curl", "cut", "date", "echo", "grep", "head", "mv", "sed", "sort", "tail",
         "uniq", "wc",

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.policy import Enforcement, ExecutionPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies, merge_policies, tighten_policy
 
 ENFORCING = ExecutionPolicy(name="a")
@@ -16,7 +16,7 @@ REPORTING = replace(ENFORCING, name="b", enforcement=Enforcement.REPORT)
 
 
 def test_contained_only_reports_and_keeps_limits_and_network_of_the_container() -> None:
-    contained = load_policies([shared_path("policies")]).get("contained")
+    contained = load_policies([get_shared_data_path("policies")]).get("contained")
     assert contained.reports_only
     assert not contained.approvable
     assert (contained.network.mode, contained.image, contained.exec) == ("blocked", None, False)

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.policy import ExecutionPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, describe_policy, load_policies, tighten_policy
 from assayd.policies.merge import merge_policies
 from assayd.tomlfile import FileError
@@ -57,13 +57,13 @@ def test_name_that_no_image_has_is_refused_with_its_line(load: Load, name: str) 
 
 def test_request_cannot_name_an_image() -> None:
     with pytest.raises(RequestError) as raised:
-        tighten_policy(load_policies([shared_path("policies")]).get("code"), {"image": "science"})
+        tighten_policy(load_policies([get_shared_data_path("policies")]).get("code"), {"image": "science"})
 
     assert raised.value.field == "overrides.image"
 
 
 def test_shipped_profile_shell_is_that_of_scripts_in_the_image_shell() -> None:
-    policies = load_policies([shared_path("policies")])
+    policies = load_policies([get_shared_data_path("policies")])
     shell, script = policies.get("shell"), policies.get("script")
 
     assert (shell.image, script.image) == ("shell", None)

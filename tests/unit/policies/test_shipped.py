@@ -7,7 +7,7 @@ import json
 import pytest
 
 from assayd.model.policy import ExecutionPolicy, ImportMode, NetworkMode
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, describe_policy, load_policies, require_enforceable
 
 MEGABYTE = 2**20
@@ -15,7 +15,7 @@ MEGABYTE = 2**20
 
 @pytest.fixture(scope="module")
 def shipped() -> PolicySet:
-    return load_policies([shared_path("policies")])
+    return load_policies([get_shared_data_path("policies")])
 
 
 @pytest.mark.parametrize(

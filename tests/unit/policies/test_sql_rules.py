@@ -8,7 +8,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.policy import ExecutionPolicy, RuleLevel, SqlPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, describe_policy, load_policies, merge_policies, tighten_policy
 from assayd.tomlfile import FileError
 
@@ -50,7 +50,7 @@ def test_request_may_only_make_rules_stricter() -> None:
 
 
 def test_shipped_pipeline_sets_no_rule_and_analysis_shows_its_own() -> None:
-    shipped = load_policies([shared_path("policies")])
+    shipped = load_policies([get_shared_data_path("policies")])
     assert shipped.get("pipeline").sql.rules == ()
     shown = describe_policy(shipped.get("analysis"))["sql"]
     assert isinstance(shown, dict)

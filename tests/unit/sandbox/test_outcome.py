@@ -14,11 +14,11 @@ from assayd.model.run import (
     PolicyEvent,
     Program,
     ResourceUsage,
-    RunEnd,
+    RunEndReason,
     RunResult,
     RunSpec,
     Unit,
-    UnitEnd,
+    UnitEndReason,
     UnitResult,
 )
 from assayd.sandbox.outcome import classify_run, determine_unit_outcome, get_signal_name
@@ -45,9 +45,9 @@ def unit(**changes: object) -> UnitResult:
         (unit(wait_status=EXIT_1), Cause.EXITED_NONZERO),
         (unit(wait_status=SEGFAULT, results=()), Cause.SIGNALLED),
         (unit(wait_status=SEGFAULT | 0x80, results=()), Cause.SIGNALLED),
-        (unit(wait_status=KILLED, end=UnitEnd.DEADLINE), Cause.TIMEOUT),
-        (unit(wait_status=KILLED, end=UnitEnd.OUTPUT_LIMIT), Cause.OUTPUT_LIMIT),
-        (unit(wait_status=KILLED, end=UnitEnd.RESULT_LIMIT), Cause.OUTPUT_LIMIT),
+        (unit(wait_status=KILLED, end=UnitEndReason.DEADLINE), Cause.TIMEOUT),
+        (unit(wait_status=KILLED, end=UnitEndReason.OUTPUT_LIMIT), Cause.OUTPUT_LIMIT),
+        (unit(wait_status=KILLED, end=UnitEndReason.RESULT_LIMIT), Cause.OUTPUT_LIMIT),
         (unit(wait_status=KILLED, usage=ResourceUsage(oom_kills=1)), Cause.OUT_OF_MEMORY),
         (unit(wait_status=KILLED), Cause.SIGNALLED),
         (unit(wait_status=EXIT_1, usage=ResourceUsage(oom_kills=1)), Cause.OUT_OF_MEMORY),
@@ -63,7 +63,7 @@ def unit(**changes: object) -> UnitResult:
             unit(wait_status=EXIT_1, events=(REFUSED,), usage=ResourceUsage(work_full=True)),
             Cause.POLICY_VIOLATION,
         ),
-        (unit(end=UnitEnd.DEADLINE, events=(REFUSED,)), Cause.TIMEOUT),
+        (unit(end=UnitEndReason.DEADLINE, events=(REFUSED,)), Cause.TIMEOUT),
         (unit(results=()), Cause.PROTOCOL_VIOLATION),
         (unit(results=(b"{}", b"{}")), Cause.PROTOCOL_VIOLATION),
         (unit(malformed="garbage"), Cause.PROTOCOL_VIOLATION),
@@ -98,20 +98,22 @@ def test_a_record_tells_a_program_that_never_started_from_one_that_gave_the_same
 
 
 def test_evidence_names_the_signal_and_what_killed():
-    evidence = determine_unit_outcome(unit(wait_status=KILLED, end=UnitEnd.OUTPUT_LIMIT), CALL).evidence
+    evidence = determine_unit_outcome(unit(wait_status=KILLED, end=UnitEndReason.OUTPUT_LIMIT), CALL).evidence
     assert evidence == {"unit": "u", "killed_by": "output read cap", "signal": "SIGKILL"}
 
 
 def test_evidence_of_a_deadline_says_what_the_time_went_into():
     usage = ResourceUsage(wall_s=2.5, cpu_s=0.2504, starved_s=1.5)
     evidence = determine_unit_outcome(
-        unit(wait_status=KILLED, end=UnitEnd.DEADLINE, usage=usage), CALL
+        unit(wait_status=KILLED, end=UnitEndReason.DEADLINE, usage=usage), CALL
     ).evidence
     spent = {"limit_s": 1, "used_s": 0.25, "waited_s": 0.75, "starved_s": 1.5}
     assert evidence == {"unit": "u", "killed_by": "unit deadline", "signal": "SIGKILL", **spent}
 
 
-def run(*units: UnitResult, end: RunEnd = RunEnd.FINISHED, planned: int | None = None, **facts: object):
+def run(
+    *units: UnitResult, end: RunEndReason = RunEndReason.FINISHED, planned: int | None = None, **facts: object
+):
     count = len(units) if planned is None else planned
     plan = tuple(Unit(name="u", program=Program.CALL, arguments={}, deadline_s=1) for _ in range(count))
     spec = RunSpec(image="python", limits=LIMITS, units=plan)
@@ -123,24 +125,24 @@ def run(*units: UnitResult, end: RunEnd = RunEnd.FINISHED, planned: int | None =
 @pytest.mark.parametrize(
     ("end", "facts", "cause"),
     [
-        (RunEnd.CANCELLED, {}, Cause.CANCELLED),
-        (RunEnd.DEADLINE, {}, Cause.TIMEOUT),
-        (RunEnd.PROTOCOL, {}, Cause.PROTOCOL_VIOLATION),
-        (RunEnd.ENGINE, {}, Cause.INFRASTRUCTURE),
-        (RunEnd.LOST, {"exit_code": 137, "oom_killed": True}, Cause.OUT_OF_MEMORY),
-        (RunEnd.LOST, {"exit_code": 137}, Cause.OUT_OF_MEMORY),
-        (RunEnd.LOST, {"exit_code": 137, "kernel_oom_kills": 2}, Cause.OUT_OF_MEMORY),
-        (RunEnd.LOST, {"exit_code": 137, "kernel_oom_kills": 0}, Cause.INFRASTRUCTURE),
-        (RunEnd.LOST, {"exit_code": 137, "killed": True}, Cause.INFRASTRUCTURE),
-        (RunEnd.LOST, {"exit_code": 137, "killed": True, "kernel_oom_kills": 1}, Cause.INFRASTRUCTURE),
-        (RunEnd.LOST, {"exit_code": None}, Cause.INFRASTRUCTURE),
-        (RunEnd.LOST, {"exit_code": 70}, Cause.INFRASTRUCTURE),
-        (RunEnd.LOST, {"exit_code": 0}, Cause.INFRASTRUCTURE),
-        (RunEnd.LOST, {"exit_code": 139}, Cause.PROTOCOL_VIOLATION),
+        (RunEndReason.CANCELLED, {}, Cause.CANCELLED),
+        (RunEndReason.DEADLINE, {}, Cause.TIMEOUT),
+        (RunEndReason.PROTOCOL, {}, Cause.PROTOCOL_VIOLATION),
+        (RunEndReason.ENGINE, {}, Cause.INFRASTRUCTURE),
+        (RunEndReason.LOST, {"exit_code": 137, "oom_killed": True}, Cause.OUT_OF_MEMORY),
+        (RunEndReason.LOST, {"exit_code": 137}, Cause.OUT_OF_MEMORY),
+        (RunEndReason.LOST, {"exit_code": 137, "kernel_oom_kills": 2}, Cause.OUT_OF_MEMORY),
+        (RunEndReason.LOST, {"exit_code": 137, "kernel_oom_kills": 0}, Cause.INFRASTRUCTURE),
+        (RunEndReason.LOST, {"exit_code": 137, "killed": True}, Cause.INFRASTRUCTURE),
+        (RunEndReason.LOST, {"exit_code": 137, "killed": True, "kernel_oom_kills": 1}, Cause.INFRASTRUCTURE),
+        (RunEndReason.LOST, {"exit_code": None}, Cause.INFRASTRUCTURE),
+        (RunEndReason.LOST, {"exit_code": 70}, Cause.INFRASTRUCTURE),
+        (RunEndReason.LOST, {"exit_code": 0}, Cause.INFRASTRUCTURE),
+        (RunEndReason.LOST, {"exit_code": 139}, Cause.PROTOCOL_VIOLATION),
     ],
 )
-def test_the_end_of_a_run_outweighs_its_units(end: RunEnd, facts: dict[str, object], cause: Cause):
-    result = run(unit(), unit(end=UnitEnd.INTERRUPTED, wait_status=None, results=()), end=end, **facts)
+def test_the_end_of_a_run_outweighs_its_units(end: RunEndReason, facts: dict[str, object], cause: Cause):
+    result = run(unit(), unit(end=UnitEndReason.INTERRUPTED, wait_status=None, results=()), end=end, **facts)
     assert result.outcome.cause is cause
     assert result.units[0].outcome.cause is Cause.COMPLETED
     assert result.units[1].outcome.cause is cause
@@ -171,7 +173,7 @@ def test_unknown_signals_keep_their_number():
 
 def late(cpu_s: float, **met: object) -> UnitResult:
     usage = ResourceUsage(wall_s=1.0, cpu_s=cpu_s, **met)  # type: ignore[arg-type]
-    return unit(wait_status=KILLED, end=UnitEnd.DEADLINE, results=(), usage=usage)
+    return unit(wait_status=KILLED, end=UnitEndReason.DEADLINE, results=(), usage=usage)
 
 
 @pytest.mark.parametrize(

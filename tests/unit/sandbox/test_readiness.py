@@ -15,7 +15,7 @@ from assayd.imaging.tree import compute_guest_digest
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo, ImageFacts
-from assayd.sandbox.pool.pool import STUCK_AGAIN_S, ContainerPool, Reaper
+from assayd.sandbox.pool.pool import STUCK_REMOVAL_RETRY_S, ContainerPool, Reaper
 from assayd.sandbox.readiness import IsolationCheck, ReadinessSupervisor
 from assayd.sandbox.sandbox import LABEL_GUEST, ImageCache, Sandbox
 from support.engines.sandboxes import no_way_out
@@ -254,7 +254,7 @@ async def test_container_that_was_removed_by_hand_is_left_no_longer() -> None:
 
         await engine.remove(container.ref)
 
-        clock.at += STUCK_AGAIN_S
+        clock.at += STUCK_REMOVAL_RETRY_S
         async with asyncio.timeout(5):
             while (await examined(house, "containers")).status is not HealthStatus.OK:
                 await asyncio.sleep(0.01)

@@ -13,16 +13,16 @@ from assayd.model.run import (
     ContainerFacts,
     Limits,
     Program,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     RunSpec,
     Unit,
-    UnitEnd,
+    UnitEndReason,
     UnitResult,
 )
 from assayd.sandbox.session.conversation import RunObserver
-from assayd.sandbox.side_by_side import LEAST_UNITS, LaterUnits, join, split
+from assayd.sandbox.side_by_side import MIN_UNITS, SecondContainerObserver, join, split
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=5, memory_bytes=1, max_processes=1)
 SPEC = RunSpec(
@@ -30,15 +30,17 @@ SPEC = RunSpec(
     limits=LIMITS,
     units=tuple(
         Unit(name=str(number), program=Program.CALL, arguments={}, deadline_s=1)
-        for number in range(LEAST_UNITS)
+        for number in range(MIN_UNITS)
     ),
     independent_units=True,
 )
 NAMES = [unit.name for unit in SPEC.units]
-HALF = LEAST_UNITS // 2
+HALF = MIN_UNITS // 2
 
 
-def result(units: tuple[Unit, ...], end: RunEnd = RunEnd.FINISHED, **changes: object) -> RunResult:
+def result(
+    units: tuple[Unit, ...], end: RunEndReason = RunEndReason.FINISHED, **changes: object
+) -> RunResult:
     """Return what a container says that ran these units well."""
     done = (
         UnitResult(name=unit.name, wait_status=0, results=(b"{}",), outcome=RunOutcome(cause=Cause.COMPLETED))
@@ -71,30 +73,34 @@ def test_two_halves_become_one_run_with_the_larger_peak_and_time():
     two = result(second.units, wall_s=2.0, peak_memory_bytes=7, container=ContainerFacts(id="two"))
     joined = join(SPEC, one, two)
     assert [unit.name for unit in joined.units] == NAMES
-    assert (joined.end, joined.container.id) == (RunEnd.FINISHED, "one")
+    assert (joined.end, joined.container.id) == (RunEndReason.FINISHED, "one")
     assert (joined.wall_s, joined.peak_memory_bytes) == (2.0, 7)
 
 
 def test_a_failed_first_container_decides_and_no_later_unit_counts():
     first, second = split(SPEC)
-    lost = result(first.units[:2], RunEnd.LOST)
+    lost = result(first.units[:2], RunEndReason.LOST)
     assert join(SPEC, lost, result(second.units)) == lost
 
 
 def test_a_failed_second_container_decides_after_the_first_ones_units():
     first, second = split(SPEC)
-    lost = result(second.units[:1], RunEnd.LOST, detail="gone", container=ContainerFacts(id="two"))
+    lost = result(second.units[:1], RunEndReason.LOST, detail="gone", container=ContainerFacts(id="two"))
     joined = join(SPEC, result(first.units), lost)
     assert [unit.name for unit in joined.units] == NAMES[: HALF + 1]
-    assert (joined.end, joined.detail, joined.container.id) == (RunEnd.LOST, "gone", "two")
+    assert (joined.end, joined.detail, joined.container.id) == (RunEndReason.LOST, "gone", "two")
 
 
 def test_results_of_both_containers_share_the_attempts_limit():
-    spec = replace(SPEC, limits=replace(LIMITS, attempt_result_bytes=2 * (LEAST_UNITS - 1)))
+    spec = replace(SPEC, limits=replace(LIMITS, attempt_result_bytes=2 * (MIN_UNITS - 1)))
     first, second = split(spec)
     *kept, last = join(spec, result(first.units), result(second.units)).units
     assert all(unit.outcome.completed for unit in kept)
-    assert (last.end, last.results, last.outcome.cause) == (UnitEnd.RESULT_LIMIT, (), Cause.OUTPUT_LIMIT)
+    assert (last.end, last.results, last.outcome.cause) == (
+        UnitEndReason.RESULT_LIMIT,
+        (),
+        Cause.OUTPUT_LIMIT,
+    )
 
 
 def test_output_of_both_containers_shares_the_attempts_room():
@@ -105,24 +111,24 @@ def test_output_of_both_containers_shares_the_attempts_room():
         for half in (result(part.units) for part in split(spec))
     )
     sizes = [len(unit.stdout.head + unit.stdout.tail) for unit in join(spec, one, two).units]
-    assert sizes == [4096, 4096, *[2048] * (LEAST_UNITS - 2)]
+    assert sizes == [4096, 4096, *[2048] * (MIN_UNITS - 2)]
 
 
 def test_events_of_the_second_container_bear_the_numbers_of_their_units():
     seen: list[tuple[object, ...]] = []
 
     class Seeing(RunObserver):
-        def unit_started(self, index: int) -> None:
+        def on_unit_started(self, index: int) -> None:
             seen.append(("started", index))
 
         def output(self, index: int, stream: str, data: bytes) -> None:
             seen.append((stream, index, data))
 
-        def unit_ended(self, index: int, result: UnitResult) -> None:
+        def on_unit_ended(self, index: int, result: UnitResult) -> None:
             seen.append(("ended", index))
 
-    later = LaterUnits(Seeing(), 8)
-    later.unit_started(0)
+    later = SecondContainerObserver(Seeing(), 8)
+    later.on_unit_started(0)
     later.output(0, "stdout", b"x")
-    later.unit_ended(0, UnitResult(name="u", wait_status=0))
+    later.on_unit_ended(0, UnitResult(name="u", wait_status=0))
     assert seen == [("started", 8), ("stdout", 8, b"x"), ("ended", 8)]

@@ -12,11 +12,11 @@ import pytest
 
 from assayd.settings import (
     Settings,
-    environment_variable,
+    get_environment_variable_name,
     iter_documented_settings,
     list_effective_settings,
     load_settings,
-    render_sample,
+    render_sample_settings,
 )
 
 Config = Callable[[str], Path]
@@ -24,11 +24,11 @@ SHIPPED = Path(__file__).resolve().parents[3] / "deploy/etc/assayd.toml"
 
 
 def test_shipped_file_is_the_sample() -> None:
-    assert SHIPPED.read_text() == render_sample(), "the settings have changed: make samples"
+    assert SHIPPED.read_text() == render_sample_settings(), "the settings have changed: make samples"
 
 
 def test_sample_changes_nothing(config: Config) -> None:
-    config(render_sample())
+    config(render_sample_settings())
     assert [row for row in list_effective_settings(load_settings()) if row.source != "default"] == []
 
 
@@ -37,14 +37,14 @@ def test_sample_names_every_setting_with_what_it_is_for() -> None:
     assert [name for name, *_ in iter_documented_settings()] == names
     assert [name for name, *_, description in iter_documented_settings() if not description] == []
     for name in names:
-        assert re.search(rf"^#{name.rpartition('.')[2]} = ", render_sample(), re.MULTILINE), name
+        assert re.search(rf"^#{name.rpartition('.')[2]} = ", render_sample_settings(), re.MULTILINE), name
 
 
 def test_every_line_of_the_sample_can_be_switched_on(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     # The groups that its examples name are made by the installation.
     own = grp.getgrgid(os.getegid())
     monkeypatch.setattr(grp, "getgrnam", lambda name: own)
-    config(re.sub(r"^#(\w+ = )", r"\1", render_sample(), flags=re.MULTILINE))
+    config(re.sub(r"^#(\w+ = )", r"\1", render_sample_settings(), flags=re.MULTILINE))
 
     settings = load_settings()
 
@@ -54,14 +54,14 @@ def test_every_line_of_the_sample_can_be_switched_on(config: Config, monkeypatch
 
 
 def test_tables_that_are_given_by_name_are_described() -> None:
-    assert "# Each is a table [repair.providers.NAME] with\n#   type: " in render_sample()
+    assert "# Each is a table [repair.providers.NAME] with\n#   type: " in render_sample_settings()
 
 
 def test_defaults_that_are_shown_are_the_defaults(config: Config) -> None:
     examples = {
         name for name, _, default, _ in iter_documented_settings() if default in {"unset", "by machine"}
     }
-    shown = [line for line in render_sample().splitlines() if not line.endswith("# an example")]
+    shown = [line for line in render_sample_settings().splitlines() if not line.endswith("# an example")]
     config(re.sub(r"^#(\w+ = )", r"\1", "\n".join(shown), flags=re.MULTILINE))
 
     values = {row.name: row.value for row in list_effective_settings(load_settings())}
@@ -73,4 +73,4 @@ def test_defaults_that_are_shown_are_the_defaults(config: Config) -> None:
 def test_variables_are_those_that_are_read() -> None:
     assert {name: named for name, named, *_ in iter_documented_settings()}[
         "pool.enabled"
-    ] == environment_variable("pool.enabled")
+    ] == get_environment_variable_name("pool.enabled")

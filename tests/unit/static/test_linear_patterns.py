@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from assayd.static.python.model_answer import extract_code
-from assayd.static.python.safe_fixes import call_print, extract_fenced_text
+from assayd.static.python.safe_fixes import add_print_parentheses, extract_fenced_text
 from assayd_fifth.judging import build_error_finding
 from assayd_fifth.language import get_language
 
@@ -25,8 +25,8 @@ def gforth_error(text: str) -> object:
         (extract_code, "~" * SIZE + "`"),
         (extract_code, "```a\n" * (SIZE // 5)),
         (extract_fenced_text, "~" * SIZE + "`\nx\n```"),
-        (call_print, "print x" + " " * SIZE + "y"),
-        (call_print, "'" + "\\'" * SIZE),
+        (add_print_parentheses, "print x" + " " * SIZE + "y"),
+        (add_print_parentheses, "'" + "\\'" * SIZE),
         (gforth_error, ">" * SIZE),
         (gforth_error, ">>> " * SIZE),
     ],

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest.requests import read_path
-from assayd.static.work_paths import MOST_PATHS, check_paths
+from assayd.guest.requests import parse_path_header
+from assayd.static.work_paths import MAX_PATHS, check_paths
 
 
 def rules(*paths: str, field: str = "files") -> list[str]:
@@ -15,7 +15,7 @@ def rules(*paths: str, field: str = "files") -> list[str]:
 )
 def test_plain_relative_paths_pass_here_and_in_the_guest(path: str) -> None:
     assert rules(path) == []
-    assert read_path({"path": path}) == path
+    assert parse_path_header({"path": path}) == path
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_file_that_is_a_folder_too_is_refused() -> None:
 
 
 def test_too_many_paths_are_refused() -> None:
-    assert rules(*(f"{n}" for n in range(MOST_PATHS))) == []
-    assert rules(*(f"{n}" for n in range(MOST_PATHS + 1))) == ["path.too_many"]
+    assert rules(*(f"{n}" for n in range(MAX_PATHS))) == []
+    assert rules(*(f"{n}" for n in range(MAX_PATHS + 1))) == ["path.too_many"]
 
 
 def test_outputs_fit_the_header_of_a_frame() -> None:
     for part in ("é" * 100, "[" * 200):
-        long = [f"{n:03}/{part}" for n in range(MOST_PATHS)]
+        long = [f"{n:03}/{part}" for n in range(MAX_PATHS)]
         assert rules(*long, field="files") == []
         assert rules(*long, field="collect") == ["path.too_many"]

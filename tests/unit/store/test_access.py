@@ -21,8 +21,8 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from assayd.errors import RequestError, StoreError
-from assayd.store.access import FILE, HEAD, MOST_AT_ONCE, Writer, open_database
-from assayd.store.jobs import open_jobs
+from assayd.store.access import FILE, HEAD, MAX_AT_ONCE, Writer, open_database
+from assayd.store.jobs import open_job_store
 from assayd.store.migrations import configuration, upgrade
 from assayd_pipeline.stored import metadata  # those of pipelines included
 from support.stores.empty_database import lay_database
@@ -121,9 +121,9 @@ async def test_bug_in_a_change_reaches_its_caller_and_the_writer_goes_on(commits
 
 
 async def test_more_than_fit_in_a_group_take_another_commit(commits: Commits) -> None:
-    await queued(commits, [put(n) for n in range(MOST_AT_ONCE + 10)])
+    await queued(commits, [put(n) for n in range(MAX_AT_ONCE + 10)])
     assert commits.count == 3
-    assert len(commits.rows()) == MOST_AT_ONCE + 10
+    assert len(commits.rows()) == MAX_AT_ONCE + 10
 
 
 async def test_full_disk_is_reported_as_such_and_passes(commits: Commits) -> None:
@@ -212,7 +212,7 @@ def forms(connection: Connection) -> dict[str, object]:
 async def test_database_of_the_first_version_is_taken_along_with_all_that_is_in_it(
     tmp_path: Path, make: Make
 ) -> None:
-    async with open_jobs(tmp_path) as jobs:
+    async with open_job_store(tmp_path) as jobs:
         await jobs.accept(make.attempt(1), b"{}", idempotency_key="k")
         await jobs.accept(make.attempt(2), b"{}")
         await jobs.finish(make.finished(1), [make.event()])
@@ -224,7 +224,7 @@ async def test_database_of_the_first_version_is_taken_along_with_all_that_is_in_
         assert not inspect(connection).has_table("batches")
     database.close()
 
-    async with open_jobs(tmp_path) as jobs:
+    async with open_job_store(tmp_path) as jobs:
         assert await jobs.get(make.attempt(1).id) == make.finished(1)
         assert [attempt.id for attempt in await jobs.list_unfinished()] == [make.attempt(2).id]
         assert await jobs.events(make.attempt(1).id) == [make.event()]

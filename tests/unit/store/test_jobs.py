@@ -14,7 +14,7 @@ from assayd.model.records import AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store.attempt_queries import ROW_BYTES, RemovalQuery, StoredUsage
-from assayd.store.jobs import DatabaseJobStore, open_jobs
+from assayd.store.jobs import DatabaseJobStore, open_job_store
 
 Make = Any  # the fixture's class; test folders are not a package
 
@@ -262,15 +262,15 @@ async def test_removed_attempt_leaves_nothing_but_shared_submissions(
 
 
 async def test_what_was_answered_is_there_after_reopening(tmp_path: Path, make: Make) -> None:
-    async with open_jobs(tmp_path) as store:
+    async with open_job_store(tmp_path) as store:
         await store.accept(make.attempt(), b"{}")
         await store.finish(make.finished())
-    async with open_jobs(tmp_path) as store:
+    async with open_job_store(tmp_path) as store:
         assert await store.get(make.attempt().id) == make.finished()
 
 
 async def test_closing_finishes_what_was_asked_for(tmp_path: Path, make: Make) -> None:
-    async with open_jobs(tmp_path) as store, asyncio.TaskGroup() as tasks:
+    async with open_job_store(tmp_path) as store, asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(store.accept(make.attempt(n), b"{}")) for n in range(50)]
         await asyncio.sleep(0)
     assert all(not task.result().existing for task in asked)
@@ -295,7 +295,7 @@ def test_store_implements_the_port(jobs: DatabaseJobStore) -> None:
 @pytest.mark.parametrize("url", ["nonsense", "mysql+nodriver://h/d", "oracle://h/d"])
 async def test_database_url_that_cannot_be_used_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        async with open_jobs(tmp_path, url):
+        async with open_job_store(tmp_path, url):
             pass
     assert caught.value.code == "store.url"
 

@@ -28,10 +28,16 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store.access import HEAD, Writer, open_database
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.jobs import DatabaseJobStore, open_jobs
+from assayd.store.jobs import DatabaseJobStore, open_job_store
 from assayd.store.library import DatabaseLibrary
 from assayd.store.migrations import configuration
-from assayd.store.server import PATIENCE_S, OneStatement, ServerRetry, StatementText, is_unreachable
+from assayd.store.server import (
+    PATIENCE_S,
+    CompiledStatement,
+    ServerRetry,
+    SingleStatementChange,
+    is_unreachable,
+)
 from assayd.store.tables import ExactText
 from assayd_pipeline.stored import execution_logs
 from support.stores.postgres import PostgresServer, needs_postgres
@@ -50,8 +56,8 @@ def url(postgres: PostgresServer) -> Iterator[str]:
 async def two(tmp_path: Path, url: str) -> AsyncIterator[tuple[DatabaseJobStore, DatabaseJobStore]]:
     """Return two stores on one database, like those of two processes."""
     async with AsyncExitStack() as held:
-        first = await held.enter_async_context(open_jobs(tmp_path, url))
-        yield first, await held.enter_async_context(open_jobs(tmp_path, url))
+        first = await held.enter_async_context(open_job_store(tmp_path, url))
+        yield first, await held.enter_async_context(open_job_store(tmp_path, url))
 
 
 def batch(make: Make, number: int, name: str = "b") -> Batch:
@@ -140,11 +146,11 @@ import asyncio, sys
 from pathlib import Path
 sys.path[:0] = [sys.argv[1]]
 from support.stores.stored_attempts import Make
-from assayd.store.jobs import open_jobs
+from assayd.store.jobs import open_job_store
 
 async def main():
     make, first = Make(), 0
-    async with open_jobs(Path(sys.argv[2]), sys.argv[3]) as jobs:
+    async with open_job_store(Path(sys.argv[2]), sys.argv[3]) as jobs:
         async def one(number):
             await jobs.accept(make.attempt(number), b"%d" % (number % 7))
             return await jobs.finish(make.finished(number))
@@ -173,7 +179,7 @@ async def test_server_that_is_killed_and_restarted_loses_and_doubles_nothing(
     tmp_path: Path, url: str, make: Make, postgres: PostgresServer
 ) -> None:
     answered: set[int] = set()
-    async with open_jobs(tmp_path, url) as jobs:
+    async with open_job_store(tmp_path, url) as jobs:
 
         async def keep_writing(begin: int) -> None:
             for number in range(begin, begin + 40):
@@ -197,7 +203,7 @@ async def test_server_that_is_killed_and_restarted_loses_and_doubles_nothing(
 
 
 async def test_answer_to_a_commit_that_was_lost_is_found_out(tmp_path: Path, url: str, make: Make) -> None:
-    async with open_jobs(tmp_path, url) as jobs:
+    async with open_job_store(tmp_path, url) as jobs:
         lose_next_answer(jobs)
         accepted = await jobs.accept(make.attempt(), b"{}", idempotency_key="k")
         assert not accepted.existing
@@ -252,7 +258,7 @@ def failing(times: int) -> Callable[[], int]:
 def test_server_that_comes_back_in_time_is_waited_for() -> None:
     time = HandTime()
     patience = ServerRetry(clock=lambda: time.now, sleep=time.sleep)
-    assert patience.retry_while_away(failing(10)) == 11
+    assert patience.retry_while_unreachable(failing(10)) == 11
     assert 5 < time.now - 100 < PATIENCE_S
 
 
@@ -260,13 +266,13 @@ def test_server_that_stays_away_is_waited_for_once_and_not_by_each() -> None:
     time = HandTime()
     patience = ServerRetry(clock=lambda: time.now, sleep=time.sleep)
     with pytest.raises(OperationalError):
-        patience.retry_while_away(failing(999))
+        patience.retry_while_unreachable(failing(999))
     began = time.now
     with pytest.raises(OperationalError):
-        patience.retry_while_away(failing(999))
+        patience.retry_while_unreachable(failing(999))
     assert time.now == began
-    assert patience.retry_while_away(failing(0)) == 1
-    assert patience.retry_while_away(failing(3)) == 4
+    assert patience.retry_while_unreachable(failing(0)) == 1
+    assert patience.retry_while_unreachable(failing(3)) == 4
 
 
 async def test_server_that_is_not_there_is_said_so(tmp_path: Path) -> None:
@@ -320,12 +326,12 @@ async def test_database_of_an_earlier_version_is_taken_along_with_all_that_is_in
     tmp_path: Path, make: Make, postgres: PostgresServer, revision: str
 ) -> None:
     with postgres.empty_database() as url:
-        async with open_jobs(tmp_path, url) as jobs:
+        async with open_job_store(tmp_path, url) as jobs:
             await jobs.accept(make.attempt(1), b"{}", idempotency_key="k")
             await jobs.accept(make.attempt(2), b"{}")
             await jobs.finish(make.finished(1), [make.event()])
         downgrade(tmp_path, url, revision)
-        async with open_jobs(tmp_path, url) as jobs:
+        async with open_job_store(tmp_path, url) as jobs:
             assert await jobs.get(make.attempt(1).id) == make.finished(1)
             assert [attempt.id for attempt in await jobs.list_unfinished()] == [make.attempt(2).id]
             assert await jobs.events(make.attempt(1).id) == [make.event()]
@@ -349,7 +355,7 @@ async def test_text_with_any_character_is_given_back_as_it_was(two: Any, make: M
     await two[0].accept(make.attempt(intent=odd), b"\0")
     found = await two[1].get(make.attempt().id)
     assert found == make.attempt(intent=odd)
-    assert await two[0].by_key(1000, "\0") is None
+    assert await two[0].get_by_idempotency_key(1000, "\0") is None
     with pytest.raises(RequestError):
         await two[0].list(AttemptQuery(cursor="\0"))
     assert not (await two[0].list(AttemptQuery(kind="\0", labels=(("a\0", "b"),), cursor="1.\0"))).attempts
@@ -368,7 +374,7 @@ _NEW = (
     .returning(_TABLE.c.n, _TABLE.c.words)
     .cte("new")
 )
-_PUT = StatementText(
+_PUT = CompiledStatement(
     select(_NEW.c.n, _NEW.c.words, func.txid_current().label("xact"), literal(7).label("seven"))
 )
 
@@ -413,9 +419,9 @@ async def server(postgres: PostgresServer, tmp_path: Any) -> AsyncIterator[Serve
         database.close()
 
 
-def put(number: int, words: str | None = None, **reading: Any) -> OneStatement[Any]:
+def put(number: int, words: str | None = None, **reading: Any) -> SingleStatementChange[Any]:
     read = reading.get("read", lambda row: row["xact"])
-    return OneStatement(_PUT, {"n": number, "words": words}, read)
+    return SingleStatementChange(_PUT, {"n": number, "words": words}, read)
 
 
 async def test_those_that_wait_are_one_transaction(server: Server) -> None:

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Engine, event, func, select
 
 from assayd.model.attempt import Attempt, Bundle
 from assayd.store.artifacts import FileArtifactStore
-from assayd.store.jobs import DatabaseJobStore, open_jobs
-from assayd.store.unsynced import MOST_BYTES, UNSYNCED, UnsyncedBundles, deserialize_files, serialize_files
+from assayd.store.jobs import DatabaseJobStore, open_job_store
+from assayd.store.unsynced import MAX_BYTES, UNSYNCED, UnsyncedBundles, deserialize_files, serialize_files
 
 Make = Any  # the fixture's class; test folders are not a package
 Spoil = Callable[[Path], None]
@@ -104,7 +104,7 @@ async def test_an_attempt_waits_for_the_disk_twice(
 async def test_a_large_bundle_is_flushed_by_itself(
     jobs: DatabaseJobStore, bundles: FileArtifactStore, make: Make
 ) -> None:
-    await ended(jobs, bundles, make, files={"large": bytes(MOST_BYTES + 1)})
+    await ended(jobs, bundles, make, files={"large": bytes(MAX_BYTES + 1)})
 
     assert await held(jobs) == 0
 
@@ -172,12 +172,12 @@ async def test_contents_go_when_the_file_system_was_flushed(
 
 
 async def test_contents_outlive_the_daemon(tmp_path: Path, make: Make) -> None:
-    async with open_jobs(tmp_path) as store:
+    async with open_job_store(tmp_path) as store:
         bundles = FileArtifactStore(tmp_path / "artifacts", store.unsynced)
         attempt = await ended(store, bundles, make)
     lose_all(bundles.path(attempt.bundle or ""))
 
-    async with open_jobs(tmp_path) as store:
+    async with open_job_store(tmp_path) as store:
         bundles = FileArtifactStore(tmp_path / "artifacts", store.unsynced)
         assert await unsynced_of(store).repair(bundles.repair) == 1
     assert (bundles.path(attempt.bundle or "") / "stdout.log").read_bytes() == FILES["stdout.log"]

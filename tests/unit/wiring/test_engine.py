@@ -27,8 +27,8 @@ from assayd.wiring.engine import (
     ComparedEngine,
     EngineComparison,
     choose_engine,
-    measure_engine,
     read_comparison,
+    wrap_engine_with_metrics,
 )
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import owned, polite_guest, running
@@ -198,7 +198,7 @@ async def nobody(_: object) -> None:
 
 async def test_call_is_counted_and_its_failure_by_code() -> None:
     metrics = Metrics()
-    engine = measure_engine(FakeEngine(nobody, images=[]), metrics, SystemClock())
+    engine = wrap_engine_with_metrics(FakeEngine(nobody, images=[]), metrics, SystemClock())
 
     await engine.info()
     with pytest.raises(EngineError):
@@ -212,7 +212,7 @@ async def test_call_is_counted_and_its_failure_by_code() -> None:
 
 async def test_call_reaches_the_engine_and_its_answer_comes_back() -> None:
     inner = FakeEngine(nobody, images=[])
-    engine = measure_engine(inner, Metrics(), SystemClock())
+    engine = wrap_engine_with_metrics(inner, Metrics(), SystemClock())
 
     await engine.remove(ContainerRef(engine_id="none", ulid=""))
 
@@ -225,7 +225,7 @@ async def test_every_awaited_call_of_the_port_is_measured() -> None:
     calls = [
         name for name, call in inspect.getmembers(Engine, inspect.iscoroutinefunction) if name != "close"
     ]
-    engine = measure_engine(Answering(), metrics, SystemClock())
+    engine = wrap_engine_with_metrics(Answering(), metrics, SystemClock())
 
     for name in calls:
         await getattr(engine, name)(name)

@@ -31,7 +31,7 @@ from assayd.wiring.wings import open_workflows
 async def main():
     async with AsyncExitStack() as stack:
         wing = await open_workflows(None, stack, None)
-    await wing.carried.recover_chains()
+    await wing.carried.recover_unfinished()
     print(len(wing.routers), wing.carried.end("01A"))
 
 asyncio.run(main())

@@ -21,7 +21,7 @@ from assayd.model.submission import Peer
 from assayd_workflows import course as course_module
 from assayd_workflows.course import STARTING, WorkflowRun, WorkflowRunParts, load_outputs
 from assayd_workflows.model import NodeRun, NodeState, ResultReference, Workflow, WorkflowNode, WorkflowPlan
-from assayd_workflows.nodes import PartsTooLarge
+from assayd_workflows.nodes import ResultPartsTooLarge
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 PEER = Peer(uid=1000, gid=1, pid=2)
@@ -202,7 +202,7 @@ async def test_outputs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(course_module, "OUTPUTS_BYTES", 999)
 
     assert set(found.values()) == {b'"' + b"x" * 98 + b'"'}
-    with pytest.raises(PartsTooLarge, match="the outputs have more than 999 bytes"):
+    with pytest.raises(ResultPartsTooLarge, match="the outputs have more than 999 bytes"):
         await load_outputs(workflow, daemon.parts)
 
 

@@ -9,8 +9,8 @@ import pytest
 from assayd.model.submission import RepairOptions
 from assayd_workflows.model import ResultReference, WorkflowNode, WorkflowPlan
 from assayd_workflows.nodes import (
-    MissingPart,
-    PartsTooLarge,
+    MissingResultPart,
+    ResultPartsTooLarge,
     SizeBudget,
     build_submission,
     extract_texts,
@@ -42,7 +42,7 @@ def test_parts_are_found_in_objects_lists_and_tuples() -> None:
     ],
 )
 def test_missing_part_is_named_with_what_is_there(path: tuple[str, ...], message: str) -> None:
-    with pytest.raises(MissingPart) as missing:
+    with pytest.raises(MissingResultPart) as missing:
         part(*path)
 
     assert str(missing.value).startswith(message)
@@ -78,7 +78,7 @@ def test_parts_of_one_result_are_bounded_together_and_written_once() -> None:
 
     assert len({id(text) for text in texts.values()}) == 1
     with pytest.raises(
-        PartsTooLarge, match="the inputs have more than 9999 bytes; refer to parts of the results"
+        ResultPartsTooLarge, match="the inputs have more than 9999 bytes; refer to parts of the results"
     ):
         extract_texts(result, sources, SizeBudget("the inputs", 9999))
 
@@ -93,7 +93,7 @@ def test_nothing_is_written_beyond_the_room() -> None:
 
     result = Counted({f"p{number}": "x" * 1000 for number in range(100)})
 
-    with pytest.raises(PartsTooLarge):
+    with pytest.raises(ResultPartsTooLarge):
         extract_texts(
             result,
             {name: ResultReference(node="a", path=(name,)) for name in result},

@@ -14,7 +14,7 @@ from assayd_workflows.routes import get_workflow_bundle
 PEER = Peer(uid=5, gid=5, pid=1)
 
 
-class Found:
+class FoundFile:
     """Has one workflow, whose contents are read only at the caller's turn."""
 
     async def get(self, workflow_id: str) -> SimpleNamespace:
@@ -26,7 +26,7 @@ async def test_bundle_is_built_at_the_callers_turn() -> None:
     parts |= {"large": LargeResponseSlots(most_s=1), "caller": SimpleNamespace(peer=PEER)}
     parts["access"] = SimpleNamespace(sees=lambda *_: True, is_operator=lambda _: True)
 
-    answer = await get_workflow_bundle(Call(**parts), cast("Any", Found()), "01J" + "0" * 23)
+    answer = await get_workflow_bundle(Call(**parts), cast("Any", FoundFile()), "01J" + "0" * 23)
 
     assert isinstance(answer, LargeResponse)
     assert answer.headers["content-type"] == "application/x-tar"

@@ -28,7 +28,7 @@ from assayd_workflows.store import (
     PAGE_BYTES,
     DatabaseWorkflowStore,
     WorkflowContents,
-    _read_workflow,
+    _workflow_from_row,
 )
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
@@ -130,9 +130,9 @@ async def test_lists_and_looks_at_one_workflow_leave_large_columns_unread(
 
     def noting(row: RowMapping, runs: dict[str, NodeRun]) -> Workflow:
         read.extend(map(str, row))
-        return _read_workflow(row, runs)
+        return _workflow_from_row(row, runs)
 
-    monkeypatch.setattr(store_module, "_read_workflow", noting)
+    monkeypatch.setattr(store_module, "_workflow_from_row", noting)
 
     await store.get(one.id)
     await store.list(uid=1000, before=None, limit=10)

@@ -336,7 +336,7 @@ class DockerCallRunner:
         try:
             return act(self._ensure_client())
         except _FOREIGN as problem:
-            raise translate_docker_error(problem) from problem
+            raise to_engine_error(problem) from problem
 
     def _ensure_client(self) -> DockerApi:
         with self._connecting:
@@ -364,7 +364,7 @@ class DockerCallRunner:
         return client
 
 
-def translate_docker_error(problem: Exception) -> EngineError:
+def to_engine_error(problem: Exception) -> EngineError:
     """Translate an exception of the SDK or of its libraries.
 
     Codes: ``image.missing``, ``container.missing``, ``engine.conflict``, ``engine.refused`` (other 4xx),
@@ -377,7 +377,7 @@ def translate_docker_error(problem: Exception) -> EngineError:
             return _timeout_error()
         case DockerException() if isinstance(problem.__cause__, _FOREIGN):
             # The client failed to ask for the version, and wraps the reason.
-            return translate_docker_error(problem.__cause__)
+            return to_engine_error(problem.__cause__)
         case RequestsConnectionError():
             return _unreachable_error()
         # Exceptions of requests are OSErrors by inheritance only.

@@ -52,7 +52,7 @@ class ImageSettings:
 
 def build_creation_document(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     """Return the document with which the engine creates a container."""
-    return {**_process_section(spec), "HostConfig": _isolation_section(spec, host)}
+    return {**_build_process_section(spec), "HostConfig": _build_isolation_section(spec, host)}
 
 
 def find_creation_differences(
@@ -62,7 +62,7 @@ def find_creation_differences(
 
     Both a missing requested key and a setting that wasn't requested are reported as differences.
     """
-    process = {**_process_section(spec), **_inherited_section(spec, image)}
+    process = {**_build_process_section(spec), **_build_inherited_section(spec, image)}
     settings = _get_section(inspected, "NetworkSettings")
     networks = sorted(_get_section(settings, "Networks"))
     found = [
@@ -72,7 +72,7 @@ def find_creation_differences(
         *_compare("ExecIDs", inspected.get("ExecIDs", _MISSING), []),
         *_compare("NetworkSettings.Networks", networks, ["none"]),
         *_compare_section("Config", inspected.get("Config"), process),
-        *_compare_section("HostConfig", inspected.get("HostConfig"), _isolation_section(spec, host)),
+        *_compare_section("HostConfig", inspected.get("HostConfig"), _build_isolation_section(spec, host)),
     ]
     # Empty if the kernel has no AppArmor.
     profile = inspected.get("AppArmorProfile")
@@ -81,7 +81,7 @@ def find_creation_differences(
     return found
 
 
-def _process_section(spec: ContainerSpec) -> dict[str, object]:
+def _build_process_section(spec: ContainerSpec) -> dict[str, object]:
     return {
         "Image": spec.image_digest,
         "User": f"{GUEST_UID}:{GUEST_UID}",
@@ -98,7 +98,7 @@ def _process_section(spec: ContainerSpec) -> dict[str, object]:
     }
 
 
-def _inherited_section(spec: ContainerSpec, image: ImageSettings) -> dict[str, object]:
+def _build_inherited_section(spec: ContainerSpec, image: ImageSettings) -> dict[str, object]:
     return {
         "Env": image.environment,
         "Entrypoint": image.entrypoint,
@@ -108,11 +108,11 @@ def _inherited_section(spec: ContainerSpec, image: ImageSettings) -> dict[str, o
     }
 
 
-def _isolation_section(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
+def _build_isolation_section(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     return {
-        **_privileges_section(spec, host),
-        **_resources_section(spec, host),
-        **_mounts_section(spec),
+        **_build_privileges_section(spec, host),
+        **_build_resources_section(spec, host),
+        **_build_mounts_section(spec),
         "Init": False,
         "AutoRemove": False,
         "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
@@ -120,7 +120,7 @@ def _isolation_section(spec: ContainerSpec, host: EngineHost) -> dict[str, objec
     }
 
 
-def _privileges_section(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
+def _build_privileges_section(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     return {
         "Runtime": host.runtime,
         "Privileged": False,
@@ -148,7 +148,7 @@ def _privileges_section(spec: ContainerSpec, host: EngineHost) -> dict[str, obje
     }
 
 
-def _resources_section(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
+def _build_resources_section(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     resources: dict[str, object] = {
         "Memory": spec.memory_bytes,
         "MemorySwap": spec.memory_bytes,
@@ -156,11 +156,11 @@ def _resources_section(spec: ContainerSpec, host: EngineHost) -> dict[str, objec
         "PidsLimit": spec.pids,
         "OomScoreAdj": 0,
         "Ulimits": [
-            _ulimit("core", 0),
-            _ulimit("fsize", spec.work_bytes),
-            _ulimit("msgqueue", 0),
-            _ulimit("sigpending", PENDING_SIGNALS),
-            _ulimit("nofile", spec.open_files),
+            _build_ulimit("core", 0),
+            _build_ulimit("fsize", spec.work_bytes),
+            _build_ulimit("msgqueue", 0),
+            _build_ulimit("sigpending", PENDING_SIGNALS),
+            _build_ulimit("nofile", spec.open_files),
         ],
     }
     if host.swappiness:
@@ -168,7 +168,7 @@ def _resources_section(spec: ContainerSpec, host: EngineHost) -> dict[str, objec
     return resources
 
 
-def _mounts_section(spec: ContainerSpec) -> dict[str, object]:
+def _build_mounts_section(spec: ContainerSpec) -> dict[str, object]:
     bounds = f"size={spec.work_bytes},nr_inodes={spec.work_files}"
     access = (
         f"uid={GUEST_UID},gid={GUEST_UID},mode=0700,nosuid,nodev,{'exec' if spec.work_exec else 'noexec'}"
@@ -184,7 +184,7 @@ def _mounts_section(spec: ContainerSpec) -> dict[str, object]:
     }
 
 
-def _ulimit(name: str, value: int) -> dict[str, object]:
+def _build_ulimit(name: str, value: int) -> dict[str, object]:
     return {"Name": name, "Soft": value, "Hard": value}
 
 
@@ -195,7 +195,7 @@ def _compare_section(path: str, got: object, want: Document) -> Iterator[str]:
     for key, value in want.items():
         yield from _compare(f"{path}.{key}", got.get(key, _MISSING), value)
     yield from (
-        f"{path}.{key} wasn't requested" for key in got if key not in want and not _is_empty(got[key])
+        f"{path}.{key} wasn't requested" for key in got if key not in want and not _is_unset(got[key])
     )
 
 
@@ -208,7 +208,7 @@ def _compare(path: str, got: object, want: object) -> Iterator[str]:
         yield f"{path} is {_shorten_repr(got)}, expected {_shorten_repr(want)}"
 
 
-def _is_empty(value: object) -> bool:
+def _is_unset(value: object) -> bool:
     """Return whether a value sets nothing; ``[0, 0]`` for ``ConsoleSize`` is also empty."""
     return not value or (isinstance(value, list) and not any(value))
 

@@ -28,9 +28,9 @@ from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
     Capabilities,
+    ContainerExitFacts,
     ContainerRef,
     ContainerSpec,
-    EndFacts,
     EngineInfo,
     ImageFacts,
     ListedImage,
@@ -95,7 +95,7 @@ class DockerEngine:
     async def info(self) -> EngineInfo:
         """Return the engine's name, version and enforceable limits."""
         info, version = await self._calls(lambda client: (client.info(), client.version()))
-        refuse_unsupported_engine(version)
+        reject_unsupported_engine(version)
         self._host = read_host(info)
         return parse_engine_info(info, version)
 
@@ -153,12 +153,12 @@ class DockerEngine:
     async def make_way(self, ref: ContainerRef) -> None:
         """Do nothing: updating the priority costs a quarter of a container's start."""
 
-    async def facts(self, ref: ContainerRef) -> EndFacts:
+    async def facts(self, ref: ContainerRef) -> ContainerExitFacts:
         """Return how a container ended; unknown if it never ran or is still running."""
         state = cast("Document", (await self._inspect(ref))["State"])
         running = bool(state["Running"])
         ended = not running and state["Status"] != "created"
-        return EndFacts(
+        return ContainerExitFacts(
             running=running,
             exit_code=cast("int", state["ExitCode"]) if ended else None,
             oom_killed=bool(state["OOMKilled"]) if ended else None,
@@ -291,7 +291,7 @@ def parse_engine_info(info: Document, version: Document) -> EngineInfo:
         version=str(info.get("ServerVersion", "")),
         runtime=f"{runtime} {components.get(runtime, '')}".strip(),
         kernel=str(info.get("KernelVersion", "")),
-        cgroup_version=_cgroup_version(info),
+        cgroup_version=_parse_cgroup_version(info),
         warnings=(*find_missing_limits(info), *find_known_vulnerabilities(components)),
     )
 
@@ -301,11 +301,11 @@ def read_host(info: Document) -> EngineHost:
     runtime = info.get("DefaultRuntime")
     return EngineHost(
         runtime=runtime if isinstance(runtime, str) and runtime else "runc",
-        swappiness=_cgroup_version(info) == 1,
+        swappiness=_parse_cgroup_version(info) == 1,
     )
 
 
-def refuse_unsupported_engine(version: Document) -> None:
+def reject_unsupported_engine(version: Document) -> None:
     """Reject an engine that serves the Docker API but ignores the requested isolation.
 
     Raises: EngineError ``engine.unsupported``.
@@ -334,5 +334,5 @@ def _iter_components(version: Document) -> Iterator[tuple[str, str]]:
             yield str(component.get("Name")), str(component.get("Version"))
 
 
-def _cgroup_version(info: Document) -> int:
+def _parse_cgroup_version(info: Document) -> int:
     return 2 if info.get("CgroupVersion") == "2" else 1

@@ -80,7 +80,7 @@ class ControlGroup:
                     os.mkdir(folder)  # noqa: PTH102 - a path object costs as much again
                     # Independent of the umask: the container's own user reads the kernel's counters here.
                     os.chmod(folder, 0o755)  # noqa: PTH101, S103 - as above
-                for path, value in self._limit_files(limits):
+                for path, value in self._iter_limit_files(limits):
                     _write_control(path, value)
             except OSError:
                 self._remove_folders()
@@ -97,12 +97,12 @@ class ControlGroup:
     def set_cpu_weight(self, weight: int) -> None:
         """Set the CPU weight, on a scale of 100; do nothing if the group doesn't exist."""
         with _translate_errors("set a weight"), suppress(FileNotFoundError):
-            _write_control(*self._weight_file(weight))
+            _write_control(*self._build_weight_setting(weight))
 
     def differences(self, limits: Mapping[str, int]) -> list[str]:
         """Return the differences between the limits set in the kernel and the requested limits."""
         found = []
-        for path, wanted in self._limit_files(limits):
+        for path, wanted in self._iter_limit_files(limits):
             try:
                 held = " ".join(read_text(path).split())
             except OSError:
@@ -197,7 +197,7 @@ class ControlGroup:
             finally:
                 os.close(descriptor)
 
-    def _limit_files(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    def _iter_limit_files(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         """Yield the file and content of every limit, in an order that the kernel accepts."""
         memory, quota, period = limits["memory_bytes"], limits["cpu_quota_us"], limits["cpu_period_us"]
         yield f"{self._controller_folder('pids')}/pids.max", str(limits["pids"])
@@ -217,9 +217,9 @@ class ControlGroup:
             # The kernel must kill the child that grew, not the runner that reports it.
             yield f"{self._controller_folder('memory')}/memory.oom.group", "0"
             yield f"{self._controller_folder('cpu')}/cpu.max", f"{quota} {period}"
-        yield self._weight_file(limits["cpu_weight"])
+        yield self._build_weight_setting(limits["cpu_weight"])
 
-    def _weight_file(self, weight: int) -> tuple[str, str]:
+    def _build_weight_setting(self, weight: int) -> tuple[str, str]:
         if self.version == 1:
             return f"{self._controller_folder('cpu')}/cpu.shares", str(weight * _SHARES // 100)
         return f"{self._controller_folder('cpu')}/cpu.weight", str(weight)

@@ -44,7 +44,7 @@ _RUNTIME_PIDS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostShare:
+class ContainerHostConfig:
     """The resources of this host that a container gets.
 
     `root` is the unpacked image; `first_uid` is the first of the container's two exclusive user ids.
@@ -88,7 +88,7 @@ class HostShare:
         return ((0, self.first_uid, 1), (GUEST_UID, self.first_uid + 1, 1))
 
 
-def build_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
+def build_configuration(spec: ContainerSpec, place: ContainerHostConfig) -> dict[str, object]:
     """Return the runtime's configuration.
 
     Raises: EngineError ``engine.seccomp``, if the filter is unreadable.
@@ -97,7 +97,7 @@ def build_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, obje
         "ociVersion": "1.0.2",
         "hostname": HOST_NAME,
         "root": {"path": place.root, "readonly": True},
-        "process": _process_section(spec, place),
+        "process": _build_process_section(spec, place),
         "mounts": build_mounts(spec, place.cgroups),
         "linux": {
             "namespaces": [{"type": name} for name in NAMESPACES],
@@ -144,7 +144,7 @@ def compute_rlimits(spec: ContainerSpec) -> dict[str, int]:
     }
 
 
-def build_id_mappings(place: HostShare) -> list[dict[str, int]]:
+def build_id_mappings(place: ContainerHostConfig) -> list[dict[str, int]]:
     """Return the mappings of the container's only users, root and guest, to exclusive ids on the host."""
     return [
         {"containerID": inside, "hostID": outside - place.less, "size": size}
@@ -157,39 +157,39 @@ def build_mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[s
     owner = (f"uid={GUEST_UID}", f"gid={GUEST_UID}", "mode=0700")
     bounds = (f"size={spec.work_bytes}", f"nr_inodes={spec.work_files}")
     return [
-        _mount("/proc", "proc", *_HIDDEN),
-        _mount("/dev", "tmpfs", "nosuid", "noexec", "mode=755", "size=64k", "nr_inodes=64"),
-        _mount("/dev/shm", "tmpfs", *_HIDDEN, "mode=1777", f"size={SHM_BYTES}"),  # noqa: S108
-        _mount("/sys", "sysfs", *_HIDDEN, "ro"),
-        *_cgroup_mounts(cgroups),
-        _mount(WORK_DIRECTORY, "tmpfs", *work_mount_options(spec), *bounds, *owner),
+        _build_mount("/proc", "proc", *_HIDDEN),
+        _build_mount("/dev", "tmpfs", "nosuid", "noexec", "mode=755", "size=64k", "nr_inodes=64"),
+        _build_mount("/dev/shm", "tmpfs", *_HIDDEN, "mode=1777", f"size={SHM_BYTES}"),  # noqa: S108
+        _build_mount("/sys", "sysfs", *_HIDDEN, "ro"),
+        *_build_cgroup_mounts(cgroups),
+        _build_mount(WORK_DIRECTORY, "tmpfs", *get_work_mount_options(spec), *bounds, *owner),
     ]
 
 
-def work_mount_options(spec: ContainerSpec) -> tuple[str, ...]:
+def get_work_mount_options(spec: ContainerSpec) -> tuple[str, ...]:
     """Return the mount options of the work directory."""
     return tuple(option for option in _HIDDEN if option != "noexec" or not spec.work_exec)
 
 
-def _cgroup_mounts(cgroups: Mapping[str, str]) -> list[dict[str, object]]:
+def _build_cgroup_mounts(cgroups: Mapping[str, str]) -> list[dict[str, object]]:
     """Return read-only mounts of the container's control groups.
 
     The runtime's mount of type ``cgroup`` would show all hierarchies of the host, and its creation took 40
     ms in a measurement.
     """
-    outer = [] if "" in cgroups else [_mount(CGROUPS, "tmpfs", *_HIDDEN, "mode=755", "size=64k")]
+    outer = [] if "" in cgroups else [_build_mount(CGROUPS, "tmpfs", *_HIDDEN, "mode=755", "size=64k")]
     inner = [
-        _mount(f"{CGROUPS}/{name}".rstrip("/"), "bind", *_HIDDEN, "bind", "ro", source=path)
+        _build_mount(f"{CGROUPS}/{name}".rstrip("/"), "bind", *_HIDDEN, "bind", "ro", source=path)
         for name, path in cgroups.items()
     ]
     return [*outer, *inner]
 
 
-def _mount(destination: str, kind: str, *options: str, source: str | None = None) -> dict[str, object]:
+def _build_mount(destination: str, kind: str, *options: str, source: str | None = None) -> dict[str, object]:
     return {"destination": destination, "type": kind, "source": source or kind, "options": list(options)}
 
 
-def _process_section(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
+def _build_process_section(spec: ContainerSpec, place: ContainerHostConfig) -> dict[str, object]:
     return {
         "terminal": False,
         "user": {"uid": GUEST_UID, "gid": GUEST_UID},

@@ -20,7 +20,7 @@ import structlog
 
 from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import (
-    HostShare,
+    ContainerHostConfig,
     build_configuration,
     compute_cgroup_limits,
     compute_startup_limits,
@@ -68,7 +68,7 @@ class ContainerRecords:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def container_folder(self, name: str) -> Path:
+    def get_container_folder(self, name: str) -> Path:
         """Return the folder of a container, which contains its bundle, runtime state, process file and log.
 
         Raises: ValueError, if the name isn't a plain word.
@@ -80,7 +80,7 @@ class ContainerRecords:
     def write(self, record: Record) -> Path:
         """Create the container's folder with its record; return the folder."""
         self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
-        folder = self.container_folder(record.name)
+        folder = self.get_container_folder(record.name)
         folder.mkdir(mode=0o700)
         fresh = folder / "record.new"
         fresh.write_text(json.dumps(asdict(record)), encoding="utf-8")
@@ -90,7 +90,9 @@ class ContainerRecords:
     def read(self, name: str) -> Record | None:
         """Return a record; None if it is missing or has the format of another version."""
         try:
-            return Record(**json.loads((self.container_folder(name) / _RECORD).read_text(encoding="utf-8")))
+            return Record(
+                **json.loads((self.get_container_folder(name) / _RECORD).read_text(encoding="utf-8"))
+            )
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, TypeError):
@@ -99,7 +101,7 @@ class ContainerRecords:
 
     def remove(self, name: str) -> None:
         """Remove a container's folder, if it exists."""
-        folder = self.container_folder(name)
+        folder = self.get_container_folder(name)
         with suppress(OSError):
             (folder / _RECORD).unlink()
             folder.rmdir()  # If the runtime never started, the folder contained nothing else.
@@ -120,7 +122,7 @@ class ContainerRecords:
     def is_old(self, name: str, now: float) -> bool:
         """Return whether a container's folder is so old that all steps of the container must have ended."""
         try:
-            return now - self.container_folder(name).stat().st_mtime > _OLD_S
+            return now - self.get_container_folder(name).stat().st_mtime > _OLD_S
         except FileNotFoundError:
             return False
 
@@ -142,7 +144,7 @@ class OciContainer:
     spec: ContainerSpec
     record: Record
     group: ControlGroup
-    place: HostShare
+    place: ContainerHostConfig
     image: StoredImage
     folder: Path
     claimed: bool = False
@@ -170,7 +172,7 @@ class OciContainer:
             os.close(self.handed.pop())
 
 
-def build_container_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
+def build_container_configuration(spec: ContainerSpec, place: ContainerHostConfig) -> dict[str, object]:
     """Return the runtime's configuration of a container or template."""
     return build_template_configuration(spec, place) if place.children else build_configuration(spec, place)
 
@@ -208,12 +210,12 @@ def find_process_differences(
     container.namespaces = seen.namespaces
     return [
         *find_differences(seen, container.spec, container.place),
-        *_shared_namespaces(seen, beside()),
+        *_find_shared_namespaces(seen, beside()),
         *container.group.differences(compute_cgroup_limits(container.spec)),
     ]
 
 
-def _shared_namespaces(seen: ProcessFacts, others: Mapping[str, OciContainer]) -> list[str]:
+def _find_shared_namespaces(seen: ProcessFacts, others: Mapping[str, OciContainer]) -> list[str]:
     """Return the namespaces that a process shares with other running containers.
 
     If a recorded namespace matches, it is read again, because the kernel reuses the numbers of namespaces

@@ -22,8 +22,8 @@ from assayd.engines.oci.container import (
     find_process_differences,
 )
 from assayd.engines.oci.images import ImageStore
-from assayd.engines.oci.making import ContainerIds, ContainerMaker, ThreadRunner, open_control_group
-from assayd.engines.oci.process import PipeStream, make_pipes
+from assayd.engines.oci.making import ContainerFactory, ContainerIds, ThreadRunner, open_control_group
+from assayd.engines.oci.process import PipeStream, create_pipes
 from assayd.engines.oci.runtime import CANDIDATES
 from assayd.engines.oci.templates import TemplatePool
 from assayd.errors import EngineError
@@ -31,9 +31,9 @@ from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
     Capabilities,
+    ContainerExitFacts,
     ContainerRef,
     ContainerSpec,
-    EndFacts,
     EngineInfo,
     ImageFacts,
     ListedImage,
@@ -67,7 +67,7 @@ class OciEngine:
     ) -> None:
         self._images = ImageStore(images)
         self._threads = ThreadRunner(threads, timeout_s)
-        self._maker = ContainerMaker(images=self._images, run=run, threads=self._threads, runtimes=runtimes)
+        self._maker = ContainerFactory(images=self._images, run=run, threads=self._threads, runtimes=runtimes)
         self._records = self._maker.records
         self._containers: dict[str, OciContainer] = {}
         self._templates = TemplatePool(self._maker, self._threads)
@@ -162,7 +162,7 @@ class OciEngine:
     async def start(self, ref: ContainerRef) -> PipeStream:
         """Start the runtime with pipes to the daemon, so that no output of the runner is lost."""
         container = self._get_container(ref)
-        ends, theirs = make_pipes()
+        ends, theirs = create_pipes()
         container.stream = PipeStream(partial(self._inspect_process, container))
         try:
             await container.stream.connect(ends)
@@ -200,13 +200,13 @@ class OciEngine:
             await self._end_container(container)
             await self._discard_container(container)
 
-    async def facts(self, ref: ContainerRef) -> EndFacts:
+    async def facts(self, ref: ContainerRef) -> ContainerExitFacts:
         """Return how a container ended; unknown if it never ran or is still running."""
         container = self._get_container(ref)
         if container.process is None or container.running:
-            return EndFacts(running=container.running, exit_code=None, oom_killed=None)
+            return ContainerExitFacts(running=container.running, exit_code=None, oom_killed=None)
         kills = await self._threads.run(container.group.oom_kills)
-        return EndFacts(running=False, exit_code=container.process.exit_code, oom_killed=kills > 0)
+        return ContainerExitFacts(running=False, exit_code=container.process.exit_code, oom_killed=kills > 0)
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
         """Return all containers with the daemon's label, whether or not they are running."""

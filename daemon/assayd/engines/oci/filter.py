@@ -28,7 +28,7 @@ _OPERATORS = {
 _INSTRUCTION_BYTES = 8
 _UNKNOWN_CALL = -1
 _OPTIMIZE, _BINARY_TREE = 8, 2
-_MOST_BYTES = 4096 * _INSTRUCTION_BYTES
+_MAX_BYTES = 4096 * _INSTRUCTION_BYTES
 
 
 class _ArgumentComparison(ctypes.Structure):
@@ -50,7 +50,7 @@ def compile_filter(text: str, machine: str) -> bytes:
     """
     profile = parse_seccomp_profile(text, machine)
     library = _load_library()
-    context = library.seccomp_init(_action_code(profile["defaultAction"], profile["defaultErrnoRet"]))
+    context = library.seccomp_init(_get_action_code(profile["defaultAction"], profile["defaultErrnoRet"]))
     if not context:
         raise _seccomp_error("start", -errno.ENOMEM)
     try:
@@ -64,7 +64,7 @@ def compile_filter(text: str, machine: str) -> bytes:
 
 
 def _add_rule(library: ctypes.CDLL, context: int, rule: Mapping[str, Any]) -> None:
-    action = _action_code(rule["action"], rule.get("errnoRet", errno.EPERM))
+    action = _get_action_code(rule["action"], rule.get("errnoRet", errno.EPERM))
     compared = _to_comparisons(rule.get("args", ()))
     for name in rule["names"]:
         number = library.seccomp_syscall_resolve_name(name.encode())
@@ -96,15 +96,15 @@ def _export_bpf(library: ctypes.CDLL, context: int) -> bytes:
         done = library.seccomp_export_bpf(context, descriptor)
         if done < 0:
             raise _seccomp_error("export", done)
-        made = os.pread(descriptor, _MOST_BYTES + 1, 0)
+        made = os.pread(descriptor, _MAX_BYTES + 1, 0)
     finally:
         os.close(descriptor)
-    if not made or len(made) > _MOST_BYTES or len(made) % _INSTRUCTION_BYTES:
+    if not made or len(made) > _MAX_BYTES or len(made) % _INSTRUCTION_BYTES:
         raise _seccomp_error("export", -errno.EMSGSIZE)
     return made
 
 
-def _action_code(name: str, number: int) -> int:
+def _get_action_code(name: str, number: int) -> int:
     return _ACTIONS[name] | (number if name == "SCMP_ACT_ERRNO" else 0)
 
 

@@ -5,7 +5,7 @@
     <folder>/files/             files that images share, as hard links
     <folder>/locks/<sha256>     a shared lock of each engine that uses the image, to prevent its removal
 
-Several engines can share a folder. `imaging` builds the images. `SharedFiles` stores files that several
+Several engines can share a folder. `imaging` builds the images. `DeduplicatedFiles` stores files that several
 images share once, named by the digest of their content:
 
     <folder>/files/<two digits>/<sha256>       not executable; with a final x: executable
@@ -43,7 +43,7 @@ from assayd.ports.engine import ImageFacts, ListedImage, file_missing_error
 _TWO = 2
 
 
-class SharedFiles:
+class DeduplicatedFiles:
     """The folder of shared files. Its methods block, and raise OSError."""
 
     def __init__(self, folder: Path) -> None:
@@ -74,7 +74,7 @@ class SharedFiles:
     @staticmethod
     def measure_shared_bytes(roots: Sequence[Path]) -> Mapping[Path, int]:
         """Return the number of bytes of each image that it shares with any of the other images."""
-        files = {root: _file_sizes(root) for root in set(roots)}
+        files = {root: _get_file_sizes(root) for root in set(roots)}
         images_with = Counter(number for sizes in files.values() for number in sizes)
         return {
             root: sum(size for number, size in sizes.items() if images_with[number] > 1)
@@ -82,7 +82,7 @@ class SharedFiles:
         }
 
 
-def _file_sizes(root: Path) -> Mapping[int, int]:
+def _get_file_sizes(root: Path) -> Mapping[int, int]:
     """Return the size of each file by its inode number."""
     sizes = {}
     for path in root.rglob("*"):
@@ -134,7 +134,7 @@ class ImageStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._shared = SharedFiles(folder / "files")
+        self._shared = DeduplicatedFiles(folder / "files")
         self._verified: dict[str, StoredImage] = {}
         self._known: Known = {}
         self._verifying = threading.Lock()
@@ -196,7 +196,7 @@ class ImageStore:
     def get_verified(self, digest: str) -> StoredImage | None:
         """Return an image if it was verified and its folder still exists. This call doesn't block."""
         image = self._verified.get(digest)
-        if image is not None and _folder_identity(image.root) != image.place:
+        if image is not None and _get_folder_identity(image.root) != image.place:
             self._verified.pop(digest, None)
             return None
         return image
@@ -376,19 +376,19 @@ def _verify_image(digest: str, folder: Path, known: Known | None = None) -> Stor
     return StoredImage(
         digest=digest,
         folder=folder,
-        place=_folder_identity(folder / _ROOTFS),
+        place=_get_folder_identity(folder / _ROOTFS),
         arguments=tuple(taken.get("Entrypoint") or ()) + tuple(taken.get("Cmd") or ()),
         environment=tuple(taken.get("Env") or ()),
         labels=labels,
-        size_bytes=_folder_size(folder),
+        size_bytes=_measure_folder_size(folder),
     )
 
 
-def _folder_size(folder: Path | str) -> int:
+def _measure_folder_size(folder: Path | str) -> int:
     """Return the total bytes of all files below a folder."""
     with os.scandir(folder) as found:
         return sum(
-            _folder_size(each.path)
+            _measure_folder_size(each.path)
             if each.is_dir(follow_symlinks=False)
             else each.stat(follow_symlinks=False).st_size
             for each in found
@@ -396,7 +396,9 @@ def _folder_size(folder: Path | str) -> int:
         )
 
 
-def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, shared: SharedFiles) -> None:
+def _unpack_layer(
+    tar: tarfile.TarFile, name: str, expected: str, root: Path, shared: DeduplicatedFiles
+) -> None:
     with _open_member(tar, name) as stream:
         total = hashlib.sha256()
         while block := stream.read(1 << 20):
@@ -409,7 +411,9 @@ def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, sh
                 _extract_member(layer, member, root, shared)
 
 
-def _extract_member(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: SharedFiles) -> None:
+def _extract_member(
+    layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: DeduplicatedFiles
+) -> None:
     """Write an archive member as a file that only root can change, without following links."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
@@ -479,7 +483,7 @@ def _is_stale(folder: Path) -> bool:
         return False
 
 
-def _folder_identity(root: Path) -> tuple[int, int, int]:
+def _get_folder_identity(root: Path) -> tuple[int, int, int]:
     """Return the device, inode and change time of a folder; zeros if the folder doesn't exist."""
     try:
         status = root.stat()

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.engines.oci.cgroup import read_text
-from assayd.engines.oci.config import CGROUPS, DEVICES, HostShare, compute_rlimits, work_mount_options
+from assayd.engines.oci.config import (
+    CGROUPS,
+    DEVICES,
+    ContainerHostConfig,
+    compute_rlimits,
+    get_work_mount_options,
+)
 from assayd.engines.oci.template_config import CAPABILITIES
 from assayd.ports.engine import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY, ContainerSpec
 
@@ -65,7 +71,7 @@ class Mount:
     of_file_system: Mapping[str, str]
 
 
-def read_process_facts(pid: int, place: HostShare, image: Path) -> ProcessFacts:
+def read_process_facts(pid: int, place: ContainerHostConfig, image: Path) -> ProcessFacts:
     """Read the kernel's facts about a process. Args: `image` is the root filesystem on the host.
 
     Raises: OSError, if the process has exited or isn't accessible.
@@ -99,7 +105,7 @@ def read_namespaces(pid: int) -> dict[str, str]:
     return {name: _read_namespace(str(pid), name) for name in _NAMESPACES}
 
 
-def find_differences(seen: ProcessFacts, spec: ContainerSpec, place: HostShare) -> list[str]:
+def find_differences(seen: ProcessFacts, spec: ContainerSpec, place: ContainerHostConfig) -> list[str]:
     """Return the differences between a process and the requested one."""
     return [
         *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
@@ -126,7 +132,7 @@ def find_shared_namespaces(seen: ProcessFacts, others: Mapping[str, Mapping[str,
     ]
 
 
-def _find_identity_differences(seen: ProcessFacts, place: HostShare) -> Iterator[str]:
+def _find_identity_differences(seen: ProcessFacts, place: ContainerHostConfig) -> Iterator[str]:
     status = _parse_fields(seen.status)
     uid = str(place.program_uid)
     held_caps = f"{sum(1 << number for number in CAPABILITIES.values()) if place.children else 0:016x}"
@@ -156,7 +162,7 @@ def _find_identity_differences(seen: ProcessFacts, place: HostShare) -> Iterator
 
 
 def _find_filter_differences(
-    status: Mapping[str, str], own: Mapping[str, str], place: HostShare
+    status: Mapping[str, str], own: Mapping[str, str], place: ContainerHostConfig
 ) -> Iterator[str]:
     """Check the number of seccomp filters, on kernels that report it (since Linux 5.9).
 
@@ -182,9 +188,11 @@ def _find_limit_differences(seen: ProcessFacts, limits: Mapping[str, int]) -> It
             yield f"limit {name} is {' '.join(held) or 'missing'}, expected {wanted}"
 
 
-def _find_mount_differences(seen: ProcessFacts, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
-    held = read_mounts(seen.mountinfo)
-    wanted = _required_mounts(spec, place)
+def _find_mount_differences(
+    seen: ProcessFacts, spec: ContainerSpec, place: ContainerHostConfig
+) -> Iterator[str]:
+    held = parse_mountinfo(seen.mountinfo)
+    wanted = _get_required_mounts(spec, place)
     readonly = {"/", *READONLY_PATHS, *(f"{CGROUPS}/{name}".rstrip("/") for name in place.cgroups)}
     for path in sorted({*wanted, *seen.masked, *readonly} - held.keys()):
         yield f"{path} isn't mounted"
@@ -198,12 +206,14 @@ def _find_mount_differences(seen: ProcessFacts, spec: ContainerSpec, place: Host
             yield f"{path} is writable"
     for path, (kind, options) in wanted.items():
         if path in held:
-            yield from _compare_mount(path, held[path], kind, options, _required_options(path, spec))
+            yield from _compare_mount(
+                path, held[path], kind, options, _get_required_mount_options(path, spec)
+            )
 
 
 def _find_template_mount_differences(seen: ProcessFacts) -> Iterator[str]:
     """Check the mounts of a template, which mounts its clones' roots below a folder in its container."""
-    held = read_mounts(seen.mountinfo)
+    held = parse_mountinfo(seen.mountinfo)
     known = {
         "/",
         "/proc",
@@ -220,7 +230,9 @@ def _find_template_mount_differences(seen: ProcessFacts) -> Iterator[str]:
         yield "/ is writable"
 
 
-def _required_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[str, Mapping[str, str]]]:
+def _get_required_mounts(
+    spec: ContainerSpec, place: ContainerHostConfig
+) -> dict[str, tuple[str, Mapping[str, str]]]:
     """Return the required type and options of each mount."""
     size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
     uid = str(place.program_uid)
@@ -235,9 +247,9 @@ def _required_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[s
     }
 
 
-def _required_options(path: str, spec: ContainerSpec) -> frozenset[str]:
+def _get_required_mount_options(path: str, spec: ContainerSpec) -> frozenset[str]:
     if path == WORK_DIRECTORY:
-        return frozenset(work_mount_options(spec))
+        return frozenset(get_work_mount_options(spec))
     return _HIDDEN - {"nodev"} if path == "/dev" else _HIDDEN
 
 
@@ -255,7 +267,7 @@ def _compare_mount(
             yield f"{path}: {name} is {held}, expected {wanted}"
 
 
-def read_mounts(text: str) -> dict[str, Mount]:
+def parse_mountinfo(text: str) -> dict[str, Mount]:
     """Parse mountinfo; map each path to its topmost mount."""
     found = {}
     for line in text.splitlines():

@@ -85,7 +85,7 @@ class Launcher:
         request = json.loads(data)
         try:
             if "tree" in request:
-                self._send_tree(request["id"], request["tree"])
+                self._send_mount(request["id"], request["tree"])
             else:
                 self._start_runtime(request, descriptors)
         finally:
@@ -107,9 +107,9 @@ class Launcher:
         finally:
             os._exit(127)
 
-    def _send_tree(self, name: str, path: str) -> None:
+    def _send_mount(self, name: str, path: str) -> None:
         try:
-            tree = open_read_only_tree(self._libc, path)
+            tree = open_read_only_mount(self._libc, path)
         except OSError as problem:
             self._send_reply({"id": name, "failed": problem.errno or 0})
             return
@@ -141,13 +141,13 @@ class Launcher:
                 break
             self._ended[pid] = status
         for pid in [pid for pid in self._starting if pid in self._ended]:
-            self._report_started(pid, self._ended.pop(pid))
+            self._report_start(pid, self._ended.pop(pid))
         for pid in [pid for pid in self._running if pid in self._ended]:
             self._send_reply({"id": self._running.pop(pid), "code": _exit_code(self._ended.pop(pid))})
         if not self._starting:
             self._ended.clear()
 
-    def _report_started(self, runtime: int, status: int) -> None:
+    def _report_start(self, runtime: int, status: int) -> None:
         name, path = self._starting.pop(runtime)
         try:
             with open(path, encoding="ascii") as file:  # noqa: PTH123 - this program is to stay small
@@ -191,7 +191,7 @@ class Launcher:
             pid, status = os.waitpid(-1, 0)
             self._running.pop(pid, None)
             if pid in self._starting:
-                self._report_started(pid, status)
+                self._report_start(pid, status)
 
 
 def _exit_code(status: int) -> int:
@@ -199,7 +199,7 @@ def _exit_code(status: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def open_read_only_tree(libc: ctypes.CDLL, path: str) -> int:
+def open_read_only_mount(libc: ctypes.CDLL, path: str) -> int:
     """Return a descriptor of a detached, permanently read-only mount of a folder.
 
     Source: open_tree(2), Linux 5.2; mount_setattr(2), Linux 5.12.

@@ -26,11 +26,11 @@ from typing import TypeVar
 import structlog
 
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import HostShare, compute_cgroup_limits, compute_startup_limits
+from assayd.engines.oci.config import ContainerHostConfig, compute_cgroup_limits, compute_startup_limits
 from assayd.engines.oci.container import ContainerRecords, OciContainer, Record, build_container_configuration
 from assayd.engines.oci.images import ImageStore, StoredImage
-from assayd.engines.oci.mounts import open_read_only_tree
-from assayd.engines.oci.process import ContainerStartFailed, LauncherProcess, LaunchRequest
+from assayd.engines.oci.mounts import open_read_only_mount
+from assayd.engines.oci.process import ContainerStartError, LauncherProcess, LaunchRequest
 from assayd.engines.oci.runtime import Host, find_host
 from assayd.engines.oci.user import IdAllocator
 from assayd.errors import EngineError
@@ -81,7 +81,7 @@ _STARTED = 19
 @cache
 def create_process_mark() -> str:
     """Return the mark of this process."""
-    return ":".join((*_boot_and_namespace(), str(os.getpid()), _start_time(os.getpid())))
+    return ":".join((*_read_boot_and_pid_namespace(), str(os.getpid()), _read_start_time(os.getpid())))
 
 
 def has_process_ended(mark: str) -> bool:
@@ -94,23 +94,23 @@ def has_process_ended(mark: str) -> bool:
         number = int(pid)
     except ValueError:
         return False
-    own_boot, own_namespace = _boot_and_namespace()
+    own_boot, own_namespace = _read_boot_and_pid_namespace()
     if boot != own_boot:
         return True
     if namespace != own_namespace:
         return False
     try:
-        return _start_time(number) != started
+        return _read_start_time(number) != started
     except (FileNotFoundError, ProcessLookupError):
         return True
 
 
-def _boot_and_namespace() -> tuple[str, str]:
+def _read_boot_and_pid_namespace() -> tuple[str, str]:
     namespace = Path("/proc/self/ns/pid").readlink()
     return _BOOT.read_text(encoding="ascii").strip(), str(namespace).strip("pid:[]")
 
 
-def _start_time(pid: int) -> str:
+def _read_start_time(pid: int) -> str:
     # The name can contain any characters, including parentheses.
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     return text.rpartition(") ")[2].split()[_STARTED]
@@ -123,14 +123,14 @@ _LOG_BYTES = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerIds:
-    """The user ids of a container (see `config.HostShare`)."""
+    """The user ids of a container (see `config.ContainerHostConfig`)."""
 
     first_uid: int
     clone_uid: int = 0
     children: int = 0
 
 
-class ContainerMaker:
+class ContainerFactory:
     """A factory of containers on this host, which also removes their parts.
 
     Args:
@@ -200,7 +200,7 @@ class ContainerMaker:
             first_uid=ids.first_uid,
             daemon=create_process_mark(),
         )
-        place = HostShare(
+        place = ContainerHostConfig(
             root=str(self._image_mount_folder(host) / image.folder.name / image.root.name),
             arguments=image.arguments,
             environment=image.environment,
@@ -210,9 +210,9 @@ class ContainerMaker:
             cgroups=group.folders,
             machine=platform.machine(),
             less=0 if host.is_root else host.ids.first - 1,
-            joins="" if host.runtime.can_keep_cgroup else f"assayd-{name}",
+            joins="" if host.runtime.supports_existing_cgroup else f"assayd-{name}",
         )
-        folder = self.records.container_folder(name)
+        folder = self.records.get_container_folder(name)
         return OciContainer(spec=spec, record=record, group=group, place=place, image=image, folder=folder)
 
     async def create_container(self, container: OciContainer) -> None:
@@ -224,20 +224,20 @@ class ContainerMaker:
         await self._threads.run(self._create_parts, container, host.is_root)
         if container.is_cloned and not host.is_root:
             for folder in container.group.folders.values():
-                container.handed.append(await self.read_only_tree(container.record.name, folder))
+                container.handed.append(await self.request_read_only_mount(container.record.name, folder))
 
-    async def read_only_tree(self, name: str, folder: str) -> int:
+    async def request_read_only_mount(self, name: str, folder: str) -> int:
         """Return a mount of a folder for a container (see `mounts`).
 
         Raises: EngineError ``engine.template``, ``engine.launcher``.
         """
         host = await self.get_host()
         if host.is_root:
-            return await self._threads.run(open_read_only_tree, folder)
+            return await self._threads.run(open_read_only_mount, folder)
         launcher = await self._ensure_launcher(host)
         try:
             async with asyncio.timeout(self._threads.timeout_s):
-                return await launcher.read_only_tree(name, folder)
+                return await launcher.request_read_only_mount(name, folder)
         except TimeoutError as problem:
             raise timeout_error() from problem
 
@@ -267,14 +267,14 @@ class ContainerMaker:
         launch = LaunchRequest(
             name=name,
             arguments=host.runtime.arguments(container.folder, name),
-            join=container.group.entries() if host.runtime.can_keep_cgroup else (),
+            join=container.group.entries() if host.runtime.supports_existing_cgroup else (),
             pid_file=container.folder / "pid",
         )
         try:
             async with asyncio.timeout(self._threads.timeout_s):
                 container.process = await launcher.launch(launch, streams)
             await self._threads.run(container.group.limit_pids, container.spec.pids)
-        except ContainerStartFailed as problem:
+        except ContainerStartError as problem:
             raise _start_error(container, problem) from problem
         except TimeoutError as problem:
             raise timeout_error() from problem
@@ -362,7 +362,7 @@ def _open_groups(container: OciContainer, with_trees: bool) -> None:
     for path in container.group.entries():
         container.handed.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
     for folder in container.group.folders.values() if with_trees else ():
-        container.handed.append(open_read_only_tree(folder))
+        container.handed.append(open_read_only_mount(folder))
 
 
 def _make_mount_folders(folder: Path) -> None:
@@ -371,7 +371,7 @@ def _make_mount_folders(folder: Path) -> None:
         each.chmod(0o711 if each is folder.parent else 0o755)
 
 
-def _start_error(container: OciContainer, problem: ContainerStartFailed) -> EngineError:
+def _start_error(container: OciContainer, problem: ContainerStartError) -> EngineError:
     """Return the error for a failed start; log the runtime's message, which submitters must not see."""
     try:
         said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]

@@ -12,13 +12,13 @@ from assayd.errors import EngineError
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def open_read_only_tree(path: str) -> int:
+def open_read_only_mount(path: str) -> int:
     """Return a descriptor of a detached, permanently read-only mount of a folder.
 
     Raises: EngineError ``engine.template``.
     """
     try:
-        return launcher.open_read_only_tree(_libc, path)
+        return launcher.open_read_only_mount(_libc, path)
     except OSError as problem:
         raise mapping_error(path, problem.errno or 0) from problem
 

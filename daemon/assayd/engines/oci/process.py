@@ -58,11 +58,11 @@ class ContainerProcess:
             self._descriptor = None
 
 
-class ContainerStartFailed(Exception):
+class ContainerStartError(Exception):
     """An exception raised when no container was started. It contains the starter's error number."""
 
 
-class Control:
+class LauncherConnection:
     """The daemon's end of the socket, with its open requests and running containers.
 
     Args:
@@ -177,7 +177,7 @@ class Control:
                 process.end(code)
         elif "failed" in reply:
             if waiting is not None and not waiting.done():
-                waiting.set_exception(ContainerStartFailed(str(reply["failed"])))
+                waiting.set_exception(ContainerStartError(str(reply["failed"])))
         elif name in self._running:
             return False
         else:
@@ -206,7 +206,7 @@ class Control:
             for descriptor in descriptors:
                 os.close(descriptor)
         elif "failed" in reply:
-            waiting.set_exception(ContainerStartFailed(str(reply["failed"])))
+            waiting.set_exception(ContainerStartError(str(reply["failed"])))
         elif descriptors:
             waiting.set_result(descriptors.pop())
         else:
@@ -354,7 +354,7 @@ class PipeEnds:
             stream.close()
 
 
-def make_pipes() -> tuple[PipeEnds, list[int]]:
+def create_pipes() -> tuple[PipeEnds, list[int]]:
     """Create three pipes; return the daemon's ends, and the container's ends in descriptor order."""
     pairs = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     ours = [pairs[0][1], pairs[1][0], pairs[2][0]]
@@ -405,7 +405,7 @@ class LauncherProcess:
     """The launcher process. Use `start` and `close`."""
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
-        self._control = Control(control, "the container launcher", lambda: None)
+        self._control = LauncherConnection(control, "the container launcher", lambda: None)
         self._process = process
 
     @property
@@ -467,7 +467,7 @@ class LauncherProcess:
         }
         return await self._control.start(launch.name, request, streams)
 
-    async def read_only_tree(self, name: str, path: str) -> int:
+    async def request_read_only_mount(self, name: str, path: str) -> int:
         """Return a descriptor of a mount of a folder; the mount is created with the launcher's permissions.
 
         Args:
@@ -478,7 +478,7 @@ class LauncherProcess:
         """
         try:
             return await self._control.request_descriptor(name, {"id": name, "tree": path})
-        except ContainerStartFailed as problem:
+        except ContainerStartError as problem:
             raise mapping_error(path, int(str(problem))) from problem
 
     def forget(self, name: str) -> None:

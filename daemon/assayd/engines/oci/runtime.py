@@ -35,14 +35,14 @@ class OciRuntime:
     version: str
 
     @property
-    def can_keep_cgroup(self) -> bool:
+    def supports_existing_cgroup(self) -> bool:
         """Return whether the runtime can keep a container in the control group in which it was started."""
         return self.name == "crun"
 
     def arguments(self, folder: Path, name: str) -> Sequence[str]:
         """Return the command that starts the container of the bundle `folder`, and ends once it runs."""
         log = f"--log={'file:' if self.name == 'crun' else ''}{folder}/log"
-        cgroups = ["--cgroup-manager=disabled"] if self.can_keep_cgroup else []
+        cgroups = ["--cgroup-manager=disabled"] if self.supports_existing_cgroup else []
         started = ["run", "--detach", f"--bundle={folder}", f"--pid-file={folder}/pid", name]
         return [self.path, f"--root={folder}/state", log, *cgroups, *started]
 
@@ -108,7 +108,7 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
     return Host(
         runtime=runtime,
         hierarchy=hierarchy,
-        hugetlb=_hugetlb_mount_point(
+        hugetlb=_find_hugetlb_mount_point(
             hierarchy, runtime, Path("/proc/cgroups").read_text(encoding="ascii"), ROOT
         ),
         warnings=find_known_vulnerabilities({runtime.name: runtime.version}),
@@ -118,7 +118,7 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
     )
 
 
-def _hugetlb_mount_point(
+def _find_hugetlb_mount_point(
     hierarchy: CgroupHierarchy, runtime: OciRuntime, controllers: str, root: Path
 ) -> str:
     """Return the mount point for hugetlb control groups, without which crun rejects version 1; "" for none.

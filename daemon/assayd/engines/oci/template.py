@@ -57,7 +57,7 @@ _HIDDEN = _NOSUID | _NODEV | _NOEXEC
 _MOVE_EMPTY_PATH = 0x4
 _SET_DUMPABLE, _SET_SECCOMP, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _AMBIENT = 4, 22, 24, 38, 47
 _SECCOMP_FILTER, _AMBIENT_CLEAR_ALL, _CAPABILITY_VERSION = 2, 4, 0x20080522
-_MOST_CAPABILITIES = 64
+_MAX_CAPABILITIES = 64
 _JOIN_SESSION_KEYRING = 1
 _INSTRUCTION_BYTES, _FILTER_HEAD_BYTES = 8, 16
 _COMPILED_HEAD_BYTES = 16
@@ -115,7 +115,7 @@ class Template:
         if not data:
             os._exit(0)
         number = json.loads(data)["id"]
-        pid, pidfd = _clone()
+        pid, pidfd = _fork_into_namespaces()
         if pid == 0:
             self._control.detach()
             self._run_child(descriptors)
@@ -218,7 +218,7 @@ def _prepare_root() -> None:
     _mount("none", f"{BASE}/root/dev", "", _BIND | _REMOUNT | _RDONLY | _NOSUID | _NOEXEC)
 
 
-def _clone() -> tuple[int, int]:
+def _fork_into_namespaces() -> tuple[int, int]:
     """Fork into new namespaces; return PID and pidfd, 0 in the child, or -1 and the error number."""
     pidfd = ctypes.c_int(-1)
     flags = sum(_NEW.values()) | _PIDFD | signal.SIGCHLD
@@ -280,7 +280,7 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
         _mount(f"{root}{path}", f"{root}{path}", "", _BIND | _REC)
         _mount("none", f"{root}{path}", "", _BIND | _REMOUNT | _RDONLY | _HIDDEN)
     for path, is_folder in plan["masked"].items():
-        _mask(root + path, is_folder)
+        _mask_path(root + path, is_folder)
     _mount_groups(f"{root}/sys/fs/cgroup", request["groups"], trees)
     _mount("shm", f"{root}/dev/shm", "tmpfs", _HIDDEN, plan["shm"])  # noqa: S108 - the fixed path
     owner = f"uid={request['uid']},gid={request['uid']},mode=0700"
@@ -294,7 +294,7 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
     os.chdir("/")
 
 
-def _mask(path: str, is_folder: bool) -> None:
+def _mask_path(path: str, is_folder: bool) -> None:
     """Hide a file or folder if the kernel provides it.
 
     A file can't hide a folder, and the kernel waits for a grace period after trying.
@@ -338,7 +338,7 @@ def _set_user(uid: int, guest: int) -> None:
 
 
 def _drop_capabilities() -> None:
-    for capability in range(_MOST_CAPABILITIES):
+    for capability in range(_MAX_CAPABILITIES):
         if _libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             if ctypes.get_errno() != errno.EINVAL or not capability:
                 _raise_on_error(-1, "capabilities")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from assayd.engines.oci import template
-from assayd.engines.oci.config import HostShare, build_configuration, build_mounts, compute_rlimits
+from assayd.engines.oci.config import ContainerHostConfig, build_configuration, build_mounts, compute_rlimits
 from assayd.errors import EngineError
 from assayd.ports.engine import (
     GUEST_UID,
@@ -140,7 +140,7 @@ def build_template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> Conta
     )
 
 
-def build_template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
+def build_template_configuration(spec: ContainerSpec, place: ContainerHostConfig) -> dict[str, object]:
     """Return the runtime's configuration of a template.
 
     Raises: EngineError ``engine.seccomp``, ``engine.template``.
@@ -165,7 +165,7 @@ def build_template_configuration(spec: ContainerSpec, place: HostShare) -> dict[
     return {**usual, "mounts": [*kept, base]}
 
 
-def build_template_plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document:
+def build_template_plan(spec: ContainerSpec, place: ContainerHostConfig, instructions: bytes) -> Document:
     """Return the plan that a template receives before its first child: constants, and modules to load."""
     program = read_program(place.arguments)
     return {
@@ -182,7 +182,7 @@ def build_template_plan(spec: ContainerSpec, place: HostShare, instructions: byt
     }
 
 
-def build_clone_request(spec: ContainerSpec, place: HostShare) -> Document:
+def build_clone_request(spec: ContainerSpec, place: ContainerHostConfig) -> Document:
     """Return the request for cloning one child."""
     return {
         "uid": place.clone_uid,

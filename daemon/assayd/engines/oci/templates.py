@@ -26,8 +26,14 @@ from assayd.engines.oci import template as program
 from assayd.engines.oci.container import OciContainer, find_process_differences
 from assayd.engines.oci.filter import compile_filter
 from assayd.engines.oci.images import StoredImage
-from assayd.engines.oci.making import ContainerIds, ContainerMaker, ThreadRunner, timeout_error
-from assayd.engines.oci.process import ContainerProcess, ContainerStartFailed, Control, PipeStream, make_pipes
+from assayd.engines.oci.making import ContainerFactory, ContainerIds, ThreadRunner, timeout_error
+from assayd.engines.oci.process import (
+    ContainerProcess,
+    ContainerStartError,
+    LauncherConnection,
+    PipeStream,
+    create_pipes,
+)
 from assayd.engines.oci.template_config import (
     CHILDREN,
     build_clone_request,
@@ -46,9 +52,9 @@ from assayd.ports.engine import (
 
 log = structlog.get_logger()
 
-MOST_TEMPLATES = 8
+MAX_TEMPLATES = 8
 """Maximum live templates, including those that only wait for their last child."""
-FEWEST_IDS = 2 * MOST_TEMPLATES * (1 + CHILDREN)
+MIN_IDS = 2 * MAX_TEMPLATES * (1 + CHILDREN)
 """Minimum user ids for using templates: half of them remain for containers that the runtime starts."""
 _TRIES = 3
 """Consecutive failures after which a template is paused."""
@@ -62,7 +68,7 @@ Key = tuple[str, str, tuple[str, ...], str, tuple[int, int, int]]
 class Template:
     """A template, with its container, the socket to it, and the user ids of its children."""
 
-    def __init__(self, container: OciContainer, control: Control) -> None:
+    def __init__(self, container: OciContainer, control: LauncherConnection) -> None:
         self.container = container
         self.control = control
         self.children: dict[str, OciContainer] = {}
@@ -76,11 +82,11 @@ class Template:
         return self.control.gone or not self.container.running
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Return whether the template can clone another child."""
         return bool(self._free) and not self.gone
 
-    def take_ids(self) -> ContainerIds:
+    def allocate_ids(self) -> ContainerIds:
         """Take the ids for a child, and return them; the most recently released ids are reused last."""
         number = self._free.popleft()
         return ContainerIds(first_uid=self.container.place.first_uid + number, clone_uid=number)
@@ -121,7 +127,7 @@ class Template:
 class TemplatePool:
     """All templates of one engine."""
 
-    def __init__(self, maker: ContainerMaker, threads: ThreadRunner) -> None:
+    def __init__(self, maker: ContainerFactory, threads: ThreadRunner) -> None:
         self._maker = maker
         self._threads = threads
         self._live: dict[Key, Template] = {}
@@ -158,13 +164,13 @@ class TemplatePool:
             await self._end_idle(spec, image)
             template = self._live.pop(key, None)
             if template is None:
-                template = await self._start_or_count(key, spec, image)
+                template = await self._try_start_template(key, spec, image)
             if template is None:
                 return None
             self._live[key] = template
-        if not template.has_room:
+        if not template.has_capacity:
             return None
-        return template, template.take_ids()
+        return template, template.allocate_ids()
 
     def _is_paused(self, key: Key) -> bool:
         """Return whether a template has failed so often and so recently that its use is paused."""
@@ -188,7 +194,7 @@ class TemplatePool:
         try:
             async with asyncio.timeout(self._threads.timeout_s):
                 child.process = await template.clone(child, streams)
-        except ContainerStartFailed as problem:
+        except ContainerStartError as problem:
             message = f"a container couldn't be cloned: {os.strerror(int(str(problem)))}"
             raise EngineError("engine.start_failed", message, retryable=True) from problem
         except TimeoutError as problem:
@@ -239,7 +245,7 @@ class TemplatePool:
             other = (key[1], key[4]) != (spec.image_digest, image.place)
             if template.gone or (key[0] == spec.image and other):
                 self._retired.append(self._live.pop(key))
-        while len(self._live) + len(self._retired) >= MOST_TEMPLATES and self._live:
+        while len(self._live) + len(self._retired) >= MAX_TEMPLATES and self._live:
             idle = next((key for key, each in self._live.items() if not each.children), None)
             if idle is None:
                 break
@@ -259,8 +265,8 @@ class TemplatePool:
         await self._maker.remove_container(container)
         self._maker.ranges.release(container.place.first_uid)
 
-    async def _start_or_count(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template | None:
-        if len(self._live) + len(self._retired) >= MOST_TEMPLATES:
+    async def _try_start_template(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template | None:
+        if len(self._live) + len(self._retired) >= MAX_TEMPLATES:
             return None
         try:
             read_program(image.arguments)
@@ -274,15 +280,15 @@ class TemplatePool:
     async def _start_template(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template:
         """Start a template, send its plan, and compare the template with the request."""
         host = await self._maker.get_host()
-        if host.ids.count < FEWEST_IDS:
-            few = f"templates need {FEWEST_IDS} user ids for containers, but the range has {host.ids.count}"
+        if host.ids.count < MIN_IDS:
+            few = f"templates need {MIN_IDS} user ids for containers, but the range has {host.ids.count}"
             raise EngineError("engine.template", few)
         kept = {name: spec.labels[name] for name in (LABEL_DAEMON, LABEL_GENERATION) if name in spec.labels}
         labels = {**kept, LABEL_CONTAINER: f"template{secrets.token_hex(8)}", LABEL_POOL_KEY: "template"}
         ids = ContainerIds(first_uid=self._maker.ranges.allocate(1 + CHILDREN), children=CHILDREN)
         container = self._maker.plan(build_template_spec(spec, labels), image, host, ids)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        control = Control(ours, "a template", partial(self._handle_loss, key))
+        control = LauncherConnection(ours, "a template", partial(self._handle_loss, key))
         try:
             with theirs:
                 await self._maker.create_container(container)
@@ -299,7 +305,7 @@ class TemplatePool:
 
     async def _launch_template(self, container: OciContainer, control: int) -> None:
         """Start a template with the runtime; the template's standard input is the socket."""
-        ends, streams = make_pipes()
+        ends, streams = create_pipes()
         container.stream = PipeStream(_do_nothing)
         try:
             await container.stream.connect(ends)
@@ -308,7 +314,9 @@ class TemplatePool:
             for descriptor in streams:
                 os.close(descriptor)
 
-    async def _send_plan(self, container: OciContainer, control: Control, ours: socket.socket) -> None:
+    async def _send_plan(
+        self, container: OciContainer, control: LauncherConnection, ours: socket.socket
+    ) -> None:
         place = container.place
         system_calls = await self._threads.run(compile_filter, container.spec.seccomp, place.machine)
         told = json.dumps(build_template_plan(container.spec, place, system_calls)).encode()
@@ -324,7 +332,7 @@ class TemplatePool:
             reason = f"the template didn't start: {problem or 'too late'}"
             raise EngineError("engine.launcher", reason, retryable=True) from problem
         folder = container.group.entries()[0].rpartition("/")[0]
-        os.close(await self._maker.read_only_tree(container.record.name, folder))
+        os.close(await self._maker.request_read_only_mount(container.record.name, folder))
         if container.process is None:
             raise EngineError("engine.launcher", "the template has no process", retryable=True)
         found = await self._threads.run(find_process_differences, container.process, container)

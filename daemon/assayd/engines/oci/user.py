@@ -97,7 +97,7 @@ class IdAllocator:
         raise EngineError("engine.no_ids", f"all {self._blocks} blocks of user ids are used by other daemons")
 
 
-FEWEST_IDS = 64
+MIN_IDS = 64
 """Enough for thirty-two containers with two ids each; templates need more."""
 _PROGRAMS = ("usr/bin/newuidmap", "usr/bin/newgidmap")
 _PLACES = ("/mnt", "/media", "/srv", "/opt")
@@ -133,7 +133,7 @@ def find_subordinate_ids(user: DaemonUser, root: Path = Path("/")) -> IdRange:
     found = find_common_ids(
         *(_parse_subordinate_ids(root / "etc" / name, user) for name in ("subuid", "subgid"))
     )
-    missing = list(_missing_requirements(user, found, root))
+    missing = list(_find_missing_requirements(user, found, root))
     if missing:
         message = f"the OCI engine can't run as the unprivileged user {user.name} here: "
         raise EngineError("engine.rights", message + "; ".join(missing))
@@ -182,7 +182,7 @@ def _parse_subordinate_ids(path: Path, user: DaemonUser) -> list[IdRange]:
     return found
 
 
-def _missing_requirements(user: DaemonUser, ids: IdRange, root: Path) -> Iterator[str]:
+def _find_missing_requirements(user: DaemonUser, ids: IdRange, root: Path) -> Iterator[str]:
     if not (root / "sys/fs/cgroup/cgroup.controllers").exists():
         yield (
             "cgroup v1 can't be delegated to a user "
@@ -191,9 +191,9 @@ def _missing_requirements(user: DaemonUser, ids: IdRange, root: Path) -> Iterato
     absent = [f"/{path}" for path in _PROGRAMS if not (root / path).exists()]
     if absent:
         yield f"missing: {', '.join(absent)} (Debian: apt-get install uidmap)"
-    if ids.count < FEWEST_IDS:
+    if ids.count < MIN_IDS:
         yield (
-            f"/etc/subuid and /etc/subgid share {ids.count} ids; at least {FEWEST_IDS} are needed, "
+            f"/etc/subuid and /etc/subgid share {ids.count} ids; at least {MIN_IDS} are needed, "
             f"65536 are usual (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user.name}, "
             "with a range that no other user has)"
         )

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 builtin_names.isolate_builtins(globals())
 
-_MOST_S = 0.02
+_MAX_S = 0.02
 """Of code that used more processor time nothing more is tried, and no further try begins after so much."""
 _KILLED_AFTER_S = 1.0
 """A try that hangs ends its process: then the unit runs again without a check."""
-_MOST_CHARS = 4096
+_MAX_CHARS = 4096
 
 
 class _NullStream:
@@ -55,12 +55,12 @@ def repeat_calls(
         reporter: the reporter to which the check is reported.
         form: a function that converts a result to JSON.
     """
-    if spent_s > _MOST_S or len(repr(first)) > _MOST_CHARS:
+    if spent_s > _MAX_S or len(repr(first)) > _MAX_CHARS:
         return []
     reporter.event("check", "", allowed=True, enforced=False)
     streams = sys.stdout, sys.stderr
     sys.stdout = sys.stderr = _NullStream()
-    until, found = process_time() + _MOST_S, []
+    until, found = process_time() + _MAX_S, []
     setitimer(ITIMER_REAL, _KILLED_AFTER_S)
     left = iter(tries)
     while process_time() < until and (each := _next_or_none(left)) is not None:
@@ -82,4 +82,4 @@ def _run_try(each: Try, form: Form) -> object:
         value = form(each()).value
     except BaseException:  # noqa: BLE001 - guest code, which may raise whatever it likes
         return None
-    return value if len(repr(value)) <= _MOST_CHARS else None
+    return value if len(repr(value)) <= _MAX_CHARS else None

@@ -21,7 +21,7 @@ class Skipped(Exception):
     """An exception raised when a test skips itself."""
 
 
-def is_skip(problem: BaseException) -> bool:
+def is_skip_exception(problem: BaseException) -> bool:
     """Return whether an exception skips the test; exceptions of the solution never do."""
     known = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
     classes = (getattr(sys.modules.get(module), name, Skipped) for module, name in known)
@@ -51,9 +51,9 @@ class _FixtureSet:
         self._made[name] = made
         return made
 
-    def start_automatic(self, names: Mapping[str, object]) -> None:
+    def set_up_autouse(self, names: Mapping[str, object]) -> None:
         for name in self._functions:
-            if _is_automatic(names[name]):
+            if _is_autouse(names[name]):
                 self.get(name)
 
     def end(self) -> None:
@@ -80,7 +80,7 @@ def run_function(
         try:
             _run_once(names, holder, function, given)
         except BaseException as problem:
-            if not is_skip(problem) or asked() != before:
+            if not is_skip_exception(problem) or asked() != before:
                 raise
             skipped.append(problem)
     if skipped and len(skipped) == len(chosen):
@@ -94,7 +94,7 @@ def _run_once(
     given: Mapping[str, object],
 ) -> None:
     fixtures = _FixtureSet(names)
-    fixtures.start_automatic(names)
+    fixtures.set_up_autouse(names)
     wanted = [each for each in _get_parameter_names(function) if each not in given]
     if holder is not None and hasattr(holder, "setup_method"):
         holder.setup_method()
@@ -163,7 +163,7 @@ def _unwrap_fixture(value: object) -> Callable[..., object] | None:
     return function if callable(function) else None
 
 
-def _is_automatic(value: object) -> bool:
+def _is_autouse(value: object) -> bool:
     marker = getattr(value, "_fixture_function_marker", None) or getattr(
         value, "_pytestfixturefunction", None
     )

@@ -11,7 +11,7 @@ import os
 import sys
 
 from .. import builtin_names
-from ..builtin_names import make_opaque
+from ..builtin_names import hide_closure
 from ..failures import ShownText
 from ..requests import get_object, get_strings
 from ..substitutes import Value
@@ -96,9 +96,9 @@ class SubmittedModules(Value):
 
         # Plain containers: a class of this project would lead guest code to our functions' globals.
         loader: Any = SimpleNamespace(
-            create_module=make_opaque(_create_default), exec_module=make_opaque(execute)
+            create_module=hide_closure(_create_default), exec_module=hide_closure(execute)
         )
-        finder: Any = SimpleNamespace(find_spec=make_opaque(find))
+        finder: Any = SimpleNamespace(find_spec=hide_closure(find))
         sys.meta_path.insert(0, finder)
 
 

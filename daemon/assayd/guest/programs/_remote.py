@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .. import builtin_names
 from ..answering import NOT_RAISED, find_own_classes
-from ..peer import InvalidPeerMessage, Peer, PeerExited, RemoteException
+from ..peer import InvalidPeerMessage, Peer, PeerExitedError, RemoteException
 from ..transfer import TransferError
 from ..values import type_name
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 builtin_names.isolate_builtins(globals())
 
-_MOST_ITEMS = 1_000_000
+_MAX_ITEMS = 1_000_000
 _SHOWN_CHARS = 200
 _Function = type(find_own_classes)
 
@@ -61,7 +61,7 @@ class SolutionClient:
         """Wait until the solution is imported; return the reason if the import fails, otherwise None."""
         try:
             kind, content = self._peer.receive()
-        except (PeerExited, InvalidPeerMessage) as problem:
+        except (PeerExitedError, InvalidPeerMessage) as problem:
             self._record_fault("ended", str(problem))
             return {"status": "ended"}
         if kind == "ready" and type(content) is list:
@@ -92,7 +92,7 @@ class SolutionClient:
             value = self._peer.ask(operation, number, name, args, kwargs or {})
         except RemoteException as remote:
             raise self._to_exception(remote, operation, name, args) from None
-        except PeerExited as problem:
+        except PeerExitedError as problem:
             raise self._record_fault("ended", f"The solution's process has ended: {problem}") from None
         except InvalidPeerMessage as problem:
             raise self._record_fault("protocol", f"The solution sent {problem}") from None
@@ -118,15 +118,15 @@ class SolutionClient:
             f"{what}: the solution would decide the outcome; compare plain values, or set trust_objects",
         )
 
-    def misuse_error(self, what: str) -> SolutionFault:
+    def build_misuse_error(self, what: str) -> SolutionFault:
         """Return the exception for a use of the solution that isn't possible across processes."""
         return self._record_fault("transfer", what)
 
     def count(self) -> None:
         """Count an item of an iterator. Raises: SolutionFault, if there are too many."""
         self._items += 1
-        if self._items > _MOST_ITEMS:
-            raise self._record_fault("limit", f"The solution's iterators gave more than {_MOST_ITEMS} items")
+        if self._items > _MAX_ITEMS:
+            raise self._record_fault("limit", f"The solution's iterators gave more than {_MAX_ITEMS} items")
 
     @property
     def trusted(self) -> bool:
@@ -182,10 +182,10 @@ class SolutionClient:
             self._names[name] = self._exceptions[name] = type(name, (exception,), {})
         elif kind == "class":
             self._names[name] = _create_class(self, name, number, self._find_known_bases(known[1:]))
-            self._peer.register_proxy(number, self._names[name])
+            self._peer.register_proxy_object(number, self._names[name])
         else:
             self._names[name] = self._create_proxy(self._peer, number, kind, known)  # type: ignore[assignment]
-            self._peer.register_proxy(number, self._names[name])
+            self._peer.register_proxy_object(number, self._names[name])
 
     def _find_known_bases(self, names: list[str]) -> tuple[type, ...]:
         return (
@@ -230,7 +230,7 @@ def _ask_object(remote: object, operation: str, name: str, *args: object, **kwar
 def _ask_class(kind: _RemoteClass, operation: str, name: str, *args: object, **kwargs: object) -> object:
     solution: SolutionClient = type.__getattribute__(kind, "_assayd_owner")
     if "_assayd_at" not in type.__getattribute__(kind, "__dict__"):
-        raise solution.misuse_error(
+        raise solution.build_misuse_error(
             "A class of the tests that inherits from one of the solution can't be used"
         )
     return solution.ask(operation, type.__getattribute__(kind, "_assayd_at"), name, args, kwargs)

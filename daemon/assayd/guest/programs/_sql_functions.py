@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NAMED = re.compile(r'"([^"\n]+\.[ct]sv)"|\[([^\]\n]+\.[ct]sv)\]|`([^`\n]+\.[ct]sv)`', re.IGNORECASE)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST_FIELD_CHARS = 16 * 2**20
+_MAX_FIELD_CHARS = 16 * 2**20
 
 
 class UnreadableCsv(Exception):
@@ -35,7 +35,7 @@ def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
     Raises: BadCsv, sqlite3.Error.
     """
     missing: dict[str, str] = {}
-    csv.field_size_limit(_MOST_FIELD_CHARS)
+    csv.field_size_limit(_MAX_FIELD_CHARS)
     for name in dict.fromkeys("".join(groups) for groups in _NAMED.findall(text)):
         if _is_table(connection, name):
             continue
@@ -59,7 +59,7 @@ def open_in_work_dir(name: str) -> int:
     here = os.open(".", _FOLDER)
     try:
         for folder in folders:
-            inner = os.open(folder, _FOLDER, dir_fd=here) if folder != ".." else _raise_outside()
+            inner = os.open(folder, _FOLDER, dir_fd=here) if folder != ".." else _raise_outside_work_dir()
             os.close(here)
             here = inner
         return os.open(last, _FILE, dir_fd=here)
@@ -67,7 +67,7 @@ def open_in_work_dir(name: str) -> int:
         os.close(here)
 
 
-def _raise_outside() -> int:
+def _raise_outside_work_dir() -> int:
     raise PermissionError(1, "it is outside the sandbox")
 
 
@@ -123,7 +123,7 @@ def _quote_name(name: str) -> str:
 
 
 _READABLE = "data/"
-_MOST_BYTES = 16 * 2**20
+_MAX_BYTES = 16 * 2**20
 _MOST_DEPTH = 5
 _NO_END = "4294967295"
 """Where the shell's series ends without a second argument."""
@@ -167,9 +167,9 @@ class ShellFunctions:
         except OSError:
             return None  # like the shell's
         with open(descriptor, "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            self.refused = f"readfile: {name[:100]!r} has more than {_MOST_BYTES >> 20} MiB"
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            self.refused = f"readfile: {name[:100]!r} has more than {_MAX_BYTES >> 20} MiB"
             raise ValueError(self.refused)
         return content
 

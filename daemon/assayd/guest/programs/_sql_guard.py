@@ -66,7 +66,7 @@ _SETTINGS = (
 )
 
 
-_MOST_ACTS = 200
+_MAX_ACTS = 200
 _NONE: frozenset[str] = frozenset()
 
 
@@ -102,7 +102,7 @@ class SqlGuard:
         verb = self._verbs.get(action)
         # Reads in a common table expression or a trigger have its name in `by`.
         own = by is None or verb == "READ"
-        if verb is not None and first and own and len(self.acts) < _MOST_ACTS:
+        if verb is not None and first and own and len(self.acts) < _MAX_ACTS:
             if not first.lower().startswith("sqlite_"):
                 self.acts.append((verb, first))
         if self._is_allowed(action, (first or "").lower(), (second or "").lower()):

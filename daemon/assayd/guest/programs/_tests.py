@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MethodType, ModuleType, SimpleNamespace
 
 from .. import builtin_names
-from ..builtin_names import make_opaque
+from ..builtin_names import hide_closure
 from ..failures import clean_text, told
 from ._seal import CodeSnapshot, iter_shadowed_attributes
 
@@ -294,7 +294,7 @@ def _iter_tests(session: Any, path: str, module: object) -> Iterator[Any]:
 
 def _wrap_hook(hook: Callable[..., object]) -> object:
     """Return a plain function for the framework; through it, only the hook call is accessible."""
-    names: dict[str, object] = {"__builtins__": {}, "told": make_opaque(hook)}
+    names: dict[str, object] = {"__builtins__": {}, "told": hide_closure(hook)}
     parameters = ", ".join(inspect.signature(hook).parameters)
     text = f"def {hook.__name__}({parameters}): return told({parameters})"
     exec(compile(text, __file__, "exec"), names)  # noqa: S102 - made of the names above

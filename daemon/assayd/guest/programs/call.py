@@ -12,7 +12,7 @@ from functools import partial
 from time import perf_counter, process_time
 
 from .. import builtin_names
-from ..failures import ShownText, record_compile_error, record_exception, told
+from ..failures import ShownText, build_compile_error_record, build_exception_record, told
 from ..values import is_real_subclass, render
 from ._again import repeat_calls
 from ._text import get_argument, read_text
@@ -70,7 +70,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     try:
         code = text.compile()
     except BaseException as problem:  # noqa: BLE001 - the compiler may run out of stack or memory
-        return record_compile_error(problem)
+        return build_compile_error_record(problem)
     phase = "import"
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
@@ -87,7 +87,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         value = function(*args, **kwargs)
         duration_s, spent_s = perf_counter() - started, process_time() - began_s
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
-        return record_exception(problem, filename=text.filename, source=text.source, phase=phase)
+        return build_exception_record(problem, filename=text.filename, source=text.source, phase=phase)
     found = render(value)
     record = {
         "status": "returned",
@@ -109,9 +109,9 @@ def _iter_further_calls(
     module = text.module(_MODULE, context.policy, {})
     exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     for args in calls:
-        yield partial(_call_for_dict, module.__dict__[name], args)
+        yield partial(_call_and_convert_dict, module.__dict__[name], args)
 
 
-def _call_for_dict(function: Callable[..., object], args: list[object]) -> object:
+def _call_and_convert_dict(function: Callable[..., object], args: list[object]) -> object:
     value = function(*args)
     return value if is_real_subclass(value, dict) else None

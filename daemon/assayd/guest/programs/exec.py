@@ -29,11 +29,11 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     try:
         os.execvpe(argv[0], argv, {**context.environment, **added})  # noqa: S606 - that is what it is for
     except OSError as problem:
-        return _not_executed_record(problem.errno or errno.EINVAL)
+        return _build_not_executed_record(problem.errno or errno.EINVAL)
     except ValueError:
-        return _not_executed_record(errno.EINVAL)
+        return _build_not_executed_record(errno.EINVAL)
 
 
-def _not_executed_record(number: int) -> Record:
+def _build_not_executed_record(number: int) -> Record:
     error = errno.errorcode.get(number, str(number))
     return {"status": "not_executed", "error": error, "message": os.strerror(number)}

@@ -38,7 +38,7 @@ builtin_names.isolate_builtins(globals())
 _MARK = "@seen"
 """No text can name it."""
 _MOST_BLOCKS = 2000
-_MOST_CHARS = 20_000
+_MAX_CHARS = 20_000
 
 
 class Coverage:
@@ -65,7 +65,7 @@ class Coverage:
     def told(self) -> Mapping[str, str]:
         """Return all blocks and the blocks that were run, as two texts; empty if these are too large."""
         blocks, seen = ";".join(self._blocks), " ".join(map(str, sorted(self._seen)))
-        return {"blocks": blocks, "seen": seen} if len(blocks) + len(seen) < _MOST_CHARS else {}
+        return {"blocks": blocks, "seen": seen} if len(blocks) + len(seen) < _MAX_CHARS else {}
 
 
 def _is_docstring(ast: Any, statement: Any) -> bool:

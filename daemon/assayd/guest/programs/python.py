@@ -14,7 +14,7 @@ from os import getcwd, write
 from time import process_time
 
 from .. import builtin_names
-from ..failures import ShownText, exception_message, record_compile_error, told
+from ..failures import ShownText, build_compile_error_record, get_exception_message, told
 from ..substitutes import suppress
 from ..tagged import render_tagged, restore_tagged
 from ..values import is_real_subclass, render
@@ -62,12 +62,16 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     try:
         code = text.compile()
     except BaseException as problem:  # noqa: BLE001 - the compiler may run out of stack or memory
-        return record_compile_error(problem)
+        return build_compile_error_record(problem)
     began_s = process_time()
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
-        return _failed_script_record(problem, texts) if as_script else _exception_record(problem, texts)
+        return (
+            _build_failed_script_record(problem, texts)
+            if as_script
+            else _build_exception_record(problem, texts)
+        )
     spent_s = process_time() - began_s
     record = {"status": "returned", **_build_result_record(module.__dict__, wanted, tagged)}
     if "again" in arguments:
@@ -104,15 +108,15 @@ def _build_result_record(names: Mapping[str, object], wanted: list[str], tagged:
     return {"values": values, "missing": [name for name in wanted if name not in names]}
 
 
-def _exception_record(problem: BaseException, texts: Texts) -> Record:
+def _build_exception_record(problem: BaseException, texts: Texts) -> Record:
     return {"status": "raised", **told(problem, texts), "phase": "call"}
 
 
-def _failed_script_record(problem: BaseException, texts: Texts) -> Record:
+def _build_failed_script_record(problem: BaseException, texts: Texts) -> Record:
     """Return the record of a script's exception; write to standard error what the interpreter would."""
     if is_real_subclass(problem, SystemExit):
         return {"status": "exited", "exit_code": _determine_exit_code(problem)}
-    record = _exception_record(problem, texts)
+    record = _build_exception_record(problem, texts)
     _write_stderr(f"{record['traceback']}")
     return {**record, "exit_code": _FAILED}
 
@@ -124,7 +128,7 @@ def _determine_exit_code(problem: SystemExit) -> int:
         return 0
     if is_real_subclass(code, int):
         return int.__index__(code) & 0xFF
-    _write_stderr(exception_message(problem))
+    _write_stderr(get_exception_message(problem))
     return _FAILED
 
 

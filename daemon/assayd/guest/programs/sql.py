@@ -152,7 +152,7 @@ class TablePrinter:
         return text if len(text) <= self._most_chars else text[: self._most_chars] + "…"
 
 
-_MOST_TABLES, _MOST_COLUMNS, _MOST_NAME_CHARS, _MOST_TYPE_CHARS = 50, 2000, 100, 40
+_MAX_TABLES, _MAX_COLUMNS, _MOST_NAME_CHARS, _MOST_TYPE_CHARS = 50, 2000, 100, 40
 _TABLES = (
     "SELECT name FROM main.sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' "
     "AND sql NOT LIKE 'CREATE VIRTUAL%' AND length(name) <= ? ORDER BY name LIMIT ?"
@@ -172,12 +172,12 @@ def read_tables(connection: sqlite3.Connection, guard: SqlGuard | None = None) -
     catalog: list[tuple[str, list[str]]] = []
     connection.set_authorizer(None)
     try:
-        for (table,) in connection.execute(_TABLES, (_MOST_NAME_CHARS, _MOST_TABLES)).fetchall():
+        for (table,) in connection.execute(_TABLES, (_MOST_NAME_CHARS, _MAX_TABLES)).fetchall():
             described: list[str] = []
             for row in connection.execute("SELECT name, type FROM pragma_table_info(?, 'main')", (table,)):
                 described += [str(row[0])[:_MOST_NAME_CHARS], str(row[1])[:_MOST_TYPE_CHARS]]
             columns += len(described) // 2
-            if columns > _MOST_COLUMNS:
+            if columns > _MAX_COLUMNS:
                 break
             catalog.append((table, described))
         connection.set_authorizer(guard)
@@ -193,10 +193,10 @@ def read_tables(connection: sqlite3.Connection, guard: SqlGuard | None = None) -
 
 IN_PYTHON = False
 
-_MOST_CHARS = 2000
+_MAX_CHARS = 2000
 
 
-_MOST_IDLE = 10
+_MAX_IDLE = 10
 _MOST_NAME = 100
 _CHANGING = re.compile(
     r"(?:INSERT|UPDATE|DELETE|WITH)\b|CREATE\b[^;(]{1,200}\bAS\s+(?:SELECT|WITH)\b", re.IGNORECASE
@@ -209,7 +209,7 @@ _BY_INTENT = re.compile(
 """Statements that mend data, or can run again: they change rows only if there are any such."""
 
 
-class _UnfitDatabase(Exception):
+class _UnusableDatabase(Exception):
     """An exception raised when the database can't be used, or when it would end up in a forbidden state."""
 
 
@@ -223,7 +223,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         most = get_argument(arguments, "max_bytes", int)
         with closing(connect(FILE, max_bytes=most, schema=mode == "schema")) as connection:
             job.check(connection) if mode == "check" else job.run(connection)
-    except (sqlite3.Error, sqlite3.Warning, UnreadableCsv, _UnfitDatabase, MemoryError) as problem:
+    except (sqlite3.Error, sqlite3.Warning, UnreadableCsv, _UnusableDatabase, MemoryError) as problem:
         return job.failed(problem)
     return {"status": "returned", **job.counts, **({"tables": job.tables} if job.tables else {})}
 
@@ -280,13 +280,13 @@ class _ScriptRun:
         return self._tables
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Check that the file is an intact database. Raises: sqlite3.Error, _UnfitDatabase."""
+        """Check that the file is an intact database. Raises: sqlite3.Error, _UnusableDatabase."""
         (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if answer != "ok":
-            raise _UnfitDatabase(f"database disk image is malformed: {answer}")
+            raise _UnusableDatabase(f"database disk image is malformed: {answer}")
 
     def run(self, connection: sqlite3.Connection) -> None:
-        """Run all statements. Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _UnfitDatabase, MemoryError."""
+        """Run all statements. Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _UnusableDatabase, MemoryError."""
         import sqlite3
 
         self._missing = load_files(connection, self._text)
@@ -306,13 +306,13 @@ class _ScriptRun:
                 raise
             self._done += 1
             self._changes = connection.total_changes - before
-            if connection.total_changes == changed and len(self._idle) < _MOST_IDLE:
-                self._note_unchanged(connection, statement)
+            if connection.total_changes == changed and len(self._idle) < _MAX_IDLE:
+                self._record_unchanged(connection, statement)
         if connection.in_transaction:
-            raise _UnfitDatabase("the step ends inside a transaction: COMMIT is missing")
+            raise _UnusableDatabase("the step ends inside a transaction: COMMIT is missing")
         self._tables = read_tables(connection, self._guard)
 
-    def _note_unchanged(self, connection: sqlite3.Connection, statement: Statement) -> None:
+    def _record_unchanged(self, connection: sqlite3.Connection, statement: Statement) -> None:
         """Record a statement that should have changed rows, but changed none of the existing rows."""
         acts = self._guard.acts
         verb, table = next(((verb, table) for verb, table in acts if verb != "READ"), ("", ""))
@@ -322,13 +322,13 @@ class _ScriptRun:
             return
         reading = verb in {"INSERT", "CREATE TABLE"}
         looked_at = [read for act, read in acts if act == "READ"] if reading else [table]
-        if any(_has_rows(connection, name) for name in dict.fromkeys(looked_at[:_MOST_IDLE])):
+        if any(_has_rows(connection, name) for name in dict.fromkeys(looked_at[:_MAX_IDLE])):
             line, _ = locate_error(self._text, statement, "")
             self._idle.append([line, verb, table[:_MOST_NAME]])
 
     def failed(self, problem: BaseException) -> Record:
         """Return the record of a failure, and print the failure to standard error."""
-        message = self._error_message(problem)[:_MOST_CHARS]
+        message = self._error_message(problem)[:_MAX_CHARS]
         line, column = locate_error(self._text, self._current, message) if self._current else (None, None)
         where = f"line {line}, column {column}: " if line is not None else ""
         print(f"{where}{message}", file=sys.stderr)
@@ -336,7 +336,7 @@ class _ScriptRun:
             "status": "failed",
             **self.counts,
             "statement": self._current.number if self._current else None,
-            "text": self._current.text[:_MOST_CHARS] if self._current else None,
+            "text": self._current.text[:_MAX_CHARS] if self._current else None,
             "line": line,
             "column": column,
             "message": message,

@@ -16,7 +16,7 @@ from ..peer import InvalidPeerMessage
 from ..requests import get_strings as strings
 from ..tagged import render_tagged, restore_tagged
 from ..values import is_real_subclass
-from ._functions import Skipped, is_skip, run_function
+from ._functions import Skipped, is_skip_exception, run_function
 from ._remote import SolutionClient
 from ._text import get_argument
 
@@ -40,7 +40,7 @@ READING, WRITING = 5, 6
 MODULE = "tests"
 TEXT, CONTEXT = "tests.py", "context.py"
 _ONLY_TREE = 0x400
-_MOST_PRINTED = 64 * 1024
+_MAX_PRINTED = 64 * 1024
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
@@ -56,7 +56,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     try:
         runner.run()
     except BaseException as problem:  # noqa: BLE001 - tests raise to fail, and may raise anything
-        record = _failure_record(problem, solution, texts)
+        record = _build_failure_record(problem, solution, texts)
     else:
         record = {"status": "returned" if solution.fault is None else "failed", "value": runner.value}
     last_call = "" if record["status"] == "returned" else clean_text(solution.describe_last_call())
@@ -68,7 +68,7 @@ def _redirect_output() -> Callable[[], str]:
     from _io import StringIO
 
     kept = sys.stdout = sys.stderr = StringIO()
-    return lambda: clean_text(kept.getvalue()[:_MOST_PRINTED]) if not kept.closed else ""
+    return lambda: clean_text(kept.getvalue()[:_MAX_PRINTED]) if not kept.closed else ""
 
 
 class _TestRun:
@@ -192,8 +192,8 @@ def _run_method(names: Names, kind: str, method: str) -> None:
         raise AssertionError("the test did not pass" if result.testsRun else "the test did not run")
 
 
-def _failure_record(problem: BaseException, solution: SolutionClient, texts: Texts) -> Record:
-    if is_skip(problem) and not solution.asked:
+def _build_failure_record(problem: BaseException, solution: SolutionClient, texts: Texts) -> Record:
+    if is_skip_exception(problem) and not solution.asked:
         return {"status": "skipped", "message": clean_text(str(problem))}
     if is_real_subclass(problem, InvalidPeerMessage):
         solution.refuse("The conversation with the solution broke")

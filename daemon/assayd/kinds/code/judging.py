@@ -139,13 +139,13 @@ def _find_reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
             case ast.Name(id=name, ctx=ast.Load() | ast.Del()) if resolve_name(
                 name, site.scope
             ).may_be_builtin:
-                found.setdefault(name, []).append(_enclosing_statement(site.node, walked))
+                found.setdefault(name, []).append(_find_enclosing_statement(site.node, walked))
             case ast.AugAssign(target=ast.Name(id=name)):
-                found.setdefault(name, []).append(_enclosing_statement(site.node, walked))
+                found.setdefault(name, []).append(_find_enclosing_statement(site.node, walked))
     return found
 
 
-def _enclosing_statement(node: ast.AST, walked: ScopedTree) -> ast.AST:
+def _find_enclosing_statement(node: ast.AST, walked: ScopedTree) -> ast.AST:
     """Return the module-level statement that encloses a node."""
     while (parent := walked.parent(node)) is not None and not isinstance(parent, ast.Module):
         node = parent
@@ -173,7 +173,9 @@ def _is_print_call(statement: ast.AST) -> bool:
 
 def _find_live_statements(body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> set[ast.AST]:
     """Return the statements that do more than bind names that no live statement reads."""
-    bound = {statement: names for statement in body if (names := _names_only_bound(statement)) is not None}
+    bound = {
+        statement: names for statement in body if (names := _find_only_bound_names(statement)) is not None
+    }
     live: set[ast.AST] = {statement for statement in body if statement not in bound}
     grew = True
     while grew:
@@ -185,7 +187,7 @@ def _find_live_statements(body: list[ast.stmt], reads: Mapping[str, list[ast.AST
     return live
 
 
-def _names_only_bound(statement: ast.stmt) -> set[str] | None:
+def _find_only_bound_names(statement: ast.stmt) -> set[str] | None:
     """Return the names that a statement binds, or None if the statement has another effect."""
     match statement:
         case (

@@ -271,10 +271,10 @@ def _iter_type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
             inner = _parse_annotation(node.value)
             pending.extend([] if inner is None else [(inner, True)])
         elif not isinstance(node, ast.Attribute):
-            pending.extend((child, quoted) for child in reversed(_nested_type_expressions(node)))
+            pending.extend((child, quoted) for child in reversed(_list_nested_type_expressions(node)))
 
 
-def _nested_type_expressions(node: ast.expr) -> list[ast.expr]:
+def _list_nested_type_expressions(node: ast.expr) -> list[ast.expr]:
     """Return the nested expressions that name types."""
     if not isinstance(node, ast.Subscript):
         return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
@@ -307,8 +307,8 @@ def finding_at(
 
 
 RESULT = "result"
-_MOST_READ = 300
-_MOST_ALIASES = 1000
+_MAX_READ = 300
+_MAX_ALIASES = 1000
 
 ANNOTATION_RULES = (
     Rule(
@@ -347,9 +347,9 @@ def find_declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declara
     The number is limited because each declaration can require following all aliases of the module.
     """
     aliases = find_annotation_aliases(tree)
-    if len(aliases) > _MOST_ALIASES:
+    if len(aliases) > _MAX_ALIASES:
         aliases = {}
-    found = islice(((name, node) for name, node in list_annotated_names(tree) if name in wanted), _MOST_READ)
+    found = islice(((name, node) for name, node in list_annotated_names(tree) if name in wanted), _MAX_READ)
     return [
         Declaration(name=name, node=node, names=list_alternatives(node.annotation, aliases))
         for name, node in found

@@ -27,7 +27,7 @@ from assayd.model.submission import JsonValue
 
 MOST_OF_FIRST, MOST_OF_SECOND = 6, 2
 """Maximum similar paths of the first and of the second sample path; a single sample gets both numbers."""
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 """Maximum pieces that the code also contains: they come first, because they may be hard-coded."""
 _CODE_CHARS = 50_000
 _LONGEST_CHARS = 512
@@ -77,7 +77,7 @@ def split_into_pieces(text: str) -> list[str]:
 def _vary_path(sample: str, code: str) -> Iterator[SimilarPath]:
     """Yield paths with one replaced piece: first pieces that occur in the code, then the others."""
     known = list(dict.fromkeys(reversed(split_into_pieces(sample))))
-    named = [piece for piece in known if len(piece) > 1 and piece in code][:_MOST_NAMED]
+    named = [piece for piece in known if len(piece) > 1 and piece in code][:_MAX_NAMED]
     for old in dict.fromkeys((*_interleave_names(named), *_interleave_names(known))):
         new = _next_number(old) if old.isdecimal() else _shift_letters(old)
         changed = _replace_piece(sample, old, new)
@@ -119,8 +119,8 @@ def _next_letter(letter: str) -> str:
 Result = Mapping[str, JsonValue]
 Fields = Mapping[str, JsonValue]
 
-MOST_FIELDS = 200
-_MOST_ELEMENTS = 20
+MAX_FIELDS = 200
+_MAX_ELEMENTS = 20
 _FEW = 4
 """Minimum similar paths for a finding about all of them."""
 _DIGITS = 3
@@ -145,7 +145,7 @@ def list_result_fields(result: Result) -> dict[str, JsonValue]:
     """Return a result's fields by name; the name of a nested field includes the outer field's name."""
     found: dict[str, JsonValue] = {}
     left = list(result.items())[::-1]
-    while left and len(found) < MOST_FIELDS:
+    while left and len(found) < MAX_FIELDS:
         name, value = left.pop()
         if isinstance(value, dict) and value:
             left += [(f"{name}.{inner}", each) for inner, each in value.items()][::-1]
@@ -158,7 +158,7 @@ def flatten_fields(result: Result) -> Fields:
     """Return the non-empty fields; replace a short list by one field per element, named by its index."""
     found: dict[str, JsonValue] = {}
     for name, value in drop_empty_fields(list_result_fields(result)).items():
-        if isinstance(value, list) and len(value) <= _MOST_ELEMENTS:
+        if isinstance(value, list) and len(value) <= _MAX_ELEMENTS:
             found |= {f"{name}[{place}]": each for place, each in enumerate(value)}
         else:
             found[name] = value
@@ -177,7 +177,7 @@ def is_empty(value: JsonValue) -> bool:
     return value is None or value in ("", {})
 
 
-def path_text(value: JsonValue) -> str:
+def to_path_text(value: JsonValue) -> str:
     """Return a value as the string that a path could contain."""
     if isinstance(value, str):
         return value
@@ -206,7 +206,7 @@ def find_unchanged_fields(
     for path, result in samples.items():
         own = [(one.similar, flatten_fields(one.result or {})) for one in tried if one.similar.sample == path]
         for name, value in flatten_fields(result).items() if own else ():
-            text = path_text(value)
+            text = to_path_text(value)
             touching = [
                 each for each in own if each[0].old in text and _contains_piece(value, each[0].old, path)
             ]
@@ -230,7 +230,7 @@ def _find_changed_fields(samples: Mapping[str, Result], tried: Sequence[SimilarR
 
 def _contains_piece(value: JsonValue, piece: str, path: str) -> bool:
     """Return whether a distinctive value occurs in the path and contains `piece`."""
-    text = path_text(value)
+    text = to_path_text(value)
     own = split_into_pieces(text)
     if piece not in own or not is_distinctive(text) or isinstance(value, list | bool):
         return False
@@ -260,7 +260,7 @@ def find_hardcoded_fields(
     (_, result), *_ = samples.items()
     found: list[tuple[str, JsonValue, str]] = []
     for name, value in drop_empty_fields(list_result_fields(result)).items():
-        text = path_text(value)
+        text = to_path_text(value)
         if name in known or not is_distinctive(text) or isinstance(value, list | bool):
             continue
         if all(list_result_fields(other).get(name) == value for other in samples.values()):
@@ -273,7 +273,7 @@ def find_hardcoded_fields(
 # --- whole results
 
 
-def ignores_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
+def is_independent_of_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
     """Return whether all paths, including similar paths, have the same result."""
     results = [*samples.values(), *(one.result for one in tried)]
     enough = len(samples) > 1 if not tried else len(tried) >= _FEW
@@ -319,7 +319,7 @@ def depends_on_whole_path(samples: Mapping[str, Result], tried: Sequence[Similar
 
 
 def _is_derived_from(value: JsonValue, path: str) -> bool:
-    text, folded = path_text(value).casefold(), path.casefold()
+    text, folded = to_path_text(value).casefold(), path.casefold()
     if isinstance(value, bool):
         return False
     if len(text) > 1 and text in folded:
@@ -360,12 +360,12 @@ def _find_constant_fields(results: Sequence[Result]) -> frozenset[str]:
 
 
 def _is_path(value: JsonValue, path: str) -> bool:
-    joined = "".join(map(path_text, value)) if isinstance(value, list) else path_text(value)
-    plain, own = _keep_letters(joined), _keep_letters(path)
+    joined = "".join(map(to_path_text, value)) if isinstance(value, list) else to_path_text(value)
+    plain, own = _strip_non_letters(joined), _strip_non_letters(path)
     return bool(own) and plain in (own, own[::-1])
 
 
-def _keep_letters(text: str) -> str:
+def _strip_non_letters(text: str) -> str:
     return "".join(split_into_pieces(text)).casefold()
 
 

@@ -273,7 +273,7 @@ def _find_path_independence(results: ExtractorResults) -> Finding | None:
     if generalization.only_rewrites_path(samples, tried):
         message = "extract() returns the path itself and none of its parts."
         return _worth_finding("echo", message, "Return the parts of the path as separate fields.")
-    if generalization.ignores_path(samples, tried):
+    if generalization.is_independent_of_path(samples, tried):
         among = f"{len(samples)} sample paths and {len(tried)} paths like them" if tried else "all paths"
         return _worth_finding("constant", f"extract() returns the same fields for {among}.", _READ)
     if generalization.is_fixed_outside_samples(samples, tried):
@@ -308,7 +308,7 @@ def _hardcoded_value_finding(name: str, value: JsonValue, path: str, text: str) 
 
 
 def _field_finding(name: str, value: JsonValue, message: str, text: str, context: str) -> Finding:
-    written = generalization.path_text(value)
+    written = generalization.to_path_text(value)
     line = next((n for n, each in enumerate(text.split("\n"), 1) if written in each), None)
     return Finding(
         rule="quality.hard_coded",

@@ -33,8 +33,8 @@ INTEGER_DIGITS = 18
 PATTERN_CHARS = 512
 RULES_CHARS = 64 * 2**10
 """Longest text of rules: YAML takes a while to read."""
-MOST_FIELDS = 200
-_MOST_FINDINGS = 20
+MAX_FIELDS = 200
+_MAX_FINDINGS = 20
 _FENCES = ("```yaml", "```yml")
 
 INVALID_RULE = Rule(
@@ -128,7 +128,7 @@ class RuleSet(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    extract: Annotated[dict[str, FallbackRule], Field(max_length=MOST_FIELDS)]
+    extract: Annotated[dict[str, FallbackRule], Field(max_length=MAX_FIELDS)]
     notes: dict[str, str] = {}
 
 
@@ -207,7 +207,7 @@ def check_rules(text: str) -> Iterator[Finding]:
                 f"The rules aren't valid YAML: {shorten_text(str(problem), 200)}.", 1
             )
             return
-        for fault in problem.errors()[:_MOST_FINDINGS]:
+        for fault in problem.errors()[:_MAX_FINDINGS]:
             place = ".".join(str(part) for part in fault["loc"])
             yield _invalid_rules_finding(
                 f"{shorten_text(place, 100)}: {shorten_text(fault['msg'], 300)}.",

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from assayd.model.prompting import ExtractedField
 from assayd.static.python.source import parse_source
 
-MOST_FIELDS = 100
+MAX_FIELDS = 100
 NAME_CHARS = 64
-MOST_STEPS = 100
+MAX_STEPS = 100
 """Maximum steps to follow a value."""
 
 _WHOLE = frozenset({"int", "float", "str", "Path", "PurePath", "PurePosixPath", "list", "tuple"})
@@ -54,7 +54,7 @@ def find_extracted_fields(text: str, function: str) -> tuple[ExtractedField, ...
     known = _collect_bindings(found)
     fields: dict[str, bool] = {}
     for name, value in _iter_result_items(found, known):
-        if name.isprintable() and 0 < len(name) <= NAME_CHARS and len(fields) < MOST_FIELDS:
+        if name.isprintable() and 0 < len(name) <= NAME_CHARS and len(fields) < MAX_FIELDS:
             fields[name] = fields.get(name, False) or _is_computed(value, known, 0)
     return tuple(ExtractedField(name=name, computed=computed) for name, computed in fields.items())
 
@@ -140,7 +140,7 @@ def _is_computed(value: ast.expr, known: _FunctionBindings, step: int) -> bool:
 
 
 def _is_computed_expression(value: ast.expr, known: _FunctionBindings, step: int) -> bool:
-    comes_of = _find_value_sources(value, known) if step <= MOST_STEPS else None
+    comes_of = _find_value_sources(value, known) if step <= MAX_STEPS else None
     if comes_of is None:
         return True
     return any(_is_computed(one, known, step + 1) for one in comes_of if not _is_none(one))

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.briefing import describe_allowances
+from assayd.findings.briefing import describe_permissions
 from assayd.findings.expected import VALUES_COMPARED, describe_cases, judge_expected_value
 from assayd.findings.retry_context import normalize_source
 from assayd.findings.runs import cause_finding, merge_similar_findings
@@ -146,7 +146,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a model; under a report-only profile, omit the refused names."""
         refused = () if policy is not None and policy.reports_only else (_REFUSED,)
-        return (*self.reminders, *refused, *describe_allowances(policy, offer=self.offer))
+        return (*self.reminders, *refused, *describe_permissions(policy, offer=self.offer))
 
     @property
     def stages(self) -> Sequence[Stage[ExtractorPayload]]:
@@ -181,7 +181,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
             limits=limits,
             units=tuple(units),
             network=policy.network,
-            imports=_allow_packages(policy.imports),
+            imports=_allow_parent_packages(policy.imports),
             preload=_PRELOAD,
             needed=find_mentioned_modules(_PRELOAD, text),
             independent_units=True,
@@ -287,7 +287,7 @@ def _check_signature(payload: ExtractorPayload, _: ExecutionPolicy) -> Sequence[
     return check_signature(_parse_code(payload), EXPECTED)
 
 
-def _allow_packages(imports: ImportPolicy) -> ImportPolicy:
+def _allow_parent_packages(imports: ImportPolicy) -> ImportPolicy:
     """Allow ``import os`` at run time if ``import os.path`` is allowed.
 
     Both statements bind the name `os`, and the static rules check its uses.

@@ -20,7 +20,7 @@ from assayd.findings.runs import (
     cause_finding,
     describe_limit,
     iter_file_events,
-    name_endless_parts,
+    point_to_endless_loops,
     timeout_finding,
 )
 from assayd.findings.source_text import get_snippet
@@ -119,7 +119,7 @@ def _failed_import_finding(file: str, unit: UnitResult, text: str) -> Finding:
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
     what = f"Importing {file}"
     if cause is Cause.TIMEOUT:
-        return replace(name_endless_parts(timeout_finding(unit, what), text), file=file)
+        return replace(point_to_endless_loops(timeout_finding(unit, what), text), file=file)
     return replace(cause_finding(cause, what, describe_limit(unit)), file=file)
 
 

@@ -54,8 +54,8 @@ RULES = (
     ),
 )
 _DEPTH = 4
-_MOST_TESTS = 1000
-_MOST_STATEMENTS = 20_000
+_MAX_TESTS = 1000
+_MAX_STATEMENTS = 20_000
 """Maximum statements of a whole file; a function's count once per call."""
 _CHECKING = ("assert", "check", "verif", "expect", "should", "ensure", "must", "raises", "warns", "fail")
 """Name parts of functions that check something: functions defined elsewhere are trusted by these."""
@@ -78,7 +78,7 @@ def check_assertions(
     """
     yield from _find_unreached_tests(file, text, tree, used)
     helpers = {node.name: node for node in list_nodes(tree) if isinstance(node, Definition)}
-    budget = _StatementBudget(left=_MOST_STATEMENTS)
+    budget = _StatementBudget(left=_MAX_STATEMENTS)
     read = [
         (
             test,
@@ -88,7 +88,7 @@ def check_assertions(
                 )
             ),
         )
-        for test in islice(_iter_tests(tree), _MOST_TESTS)
+        for test in islice(_iter_tests(tree), _MAX_TESTS)
     ]
     plain = [_find_test_fault(test, found, frozenset(methods)) for test, found in read]
     if None in plain:  # Comparing a call with itself is fine in addition to a test that can fail.
@@ -122,7 +122,7 @@ def _find_unreached_tests(file: str, text: str, tree: ast.Module, used: Collecti
     fixtures = {one.name for one in defined if "fixture" in map(_get_last_name, one.decorator_list)}
     names = {one.name for one in defined}
     text = SplitText(text)
-    for node in defined[:_MOST_TESTS]:
+    for node in defined[:_MAX_TESTS]:
         if node.name.startswith(("test", "pytest_")) or node.name in used:
             continue
         known = {_get_last_name(each) for each in node.decorator_list}
@@ -328,7 +328,7 @@ def _get_last_name(node: ast.expr | None) -> str:
 
 _PURE = frozenset({"abs", "bool", "dict", "float", "int", "len", "list", "max", "min", "set", "sorted", "str",
                    "sum", "tuple", "type", "isinstance", "range"})  # fmt: skip
-_MOST_NODES = 200
+_MAX_NODES = 200
 _SAME = ast.Eq | ast.Is | ast.LtE | ast.GtE
 
 
@@ -484,7 +484,7 @@ def _is_none(node: ast.expr) -> bool:
 def _are_equal(left: ast.expr, right: ast.expr) -> bool:
     """Return whether two expressions have equal syntax trees; treat very long ones as different."""
     long, other = (sum(1 for _ in ast.walk(each)) for each in (left, right))
-    if long != other or long > _MOST_NODES:
+    if long != other or long > _MAX_NODES:
         return False
     return ast.dump(left) == ast.dump(right)
 

@@ -97,13 +97,15 @@ def no_file(files: list[str]) -> Finding:
 
 def find_registered_classes(tree: ScopedTree, contract: AdapterContract) -> list[ast.ClassDef]:
     """Return the top-level classes that a decorator of the contract registers."""
-    marked = (site.node for site in _find_registered(tree, contract) if site.scope.kind is ScopeKind.MODULE)
+    marked = (
+        site.node for site in _iter_registered_classes(tree, contract) if site.scope.kind is ScopeKind.MODULE
+    )
     return [node for node in marked if isinstance(node, ast.ClassDef)]
 
 
 def _check_classes(text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[Finding]:
     classes = find_registered_classes(tree, contract)
-    for site in _find_registered(tree, contract):
+    for site in _iter_registered_classes(tree, contract):
         if site.node not in classes:
             message = "The registered object isn't a top-level class."
             yield finding_at(
@@ -130,7 +132,7 @@ def _check_classes(text: str, tree: ScopedTree, contract: AdapterContract) -> It
                 yield _no_self_finding(node, methods[name], text)
 
 
-def _find_registered(tree: ScopedTree, contract: AdapterContract) -> Iterator[NodeSite]:
+def _iter_registered_classes(tree: ScopedTree, contract: AdapterContract) -> Iterator[NodeSite]:
     for site in tree.sites:
         node = site.node
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -152,7 +154,9 @@ def _find_candidate_classes(tree: ScopedTree, contract: AdapterContract) -> list
     """Return the top-level classes that define at least one of the contract's methods."""
     top = (site.node for site in tree.sites if site.scope.kind is ScopeKind.MODULE)
     return [
-        node for node in top if isinstance(node, ast.ClassDef) and _defines_any(node, set(contract.methods))
+        node
+        for node in top
+        if isinstance(node, ast.ClassDef) and _defines_any_method(node, set(contract.methods))
     ]
 
 
@@ -188,7 +192,7 @@ def _find_imported_decorator(tree: ScopedTree, contract: AdapterContract) -> str
     return None
 
 
-def _defines_any(node: ast.ClassDef, methods: set[str]) -> bool:
+def _defines_any_method(node: ast.ClassDef, methods: set[str]) -> bool:
     defined = {one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
     return bool(defined & methods)
 
@@ -296,7 +300,7 @@ _EXAMPLES: Mapping[int | str, str] = {
 _ID, _VERSION, _WORD, _WORD_WITH_DIGITS, _IDENTIFIER = _FORMS
 
 
-def _text_constraints(pattern: str) -> StringConstraints:
+def _build_text_constraints(pattern: str) -> StringConstraints:
     return StringConstraints(pattern=pattern)
 
 
@@ -335,12 +339,12 @@ class Artifacts(_ManifestModel):
 class Manifest(_ManifestModel):
     """The complete manifest of a module."""
 
-    module_id: Annotated[str, _text_constraints(_ID)]
-    version: Annotated[str, _text_constraints(_VERSION)]
-    category: Annotated[str, _text_constraints(_WORD)]
-    platform: Annotated[str, _text_constraints(_WORD_WITH_DIGITS)]
-    entrypoint: Annotated[str, _text_constraints(_IDENTIFIER)]
-    capabilities: Annotated[list[Annotated[str, _text_constraints(_WORD)]], Field(min_length=1)]
+    module_id: Annotated[str, _build_text_constraints(_ID)]
+    version: Annotated[str, _build_text_constraints(_VERSION)]
+    category: Annotated[str, _build_text_constraints(_WORD)]
+    platform: Annotated[str, _build_text_constraints(_WORD_WITH_DIGITS)]
+    entrypoint: Annotated[str, _build_text_constraints(_IDENTIFIER)]
+    capabilities: Annotated[list[Annotated[str, _build_text_constraints(_WORD)]], Field(min_length=1)]
     description: str | None = Field(None, max_length=500)
     auth: Auth | None = None
     pagination: Pagination | None = None
@@ -441,7 +445,9 @@ def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
             for method in node.body:
                 if (static := _check_static_method(text, node, method)) is not None:
                     yield replace(static, file=file, category="missing_method")
-                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and _lacks_self(method):
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and _has_no_self_parameter(
+                    method
+                ):
                     message = f"{node.name}.{method.name} has no self parameter."
                     names = ["self", *(each.arg for each in method.args.args[:1])]
                     more = ", …" if len(method.args.args) > 1 else ""
@@ -467,7 +473,7 @@ def _check_static_method(text: str, owner: ast.ClassDef, method: ast.stmt) -> Fi
     return replace(found, edit=Edit(start_line=static.lineno, end_line=static.lineno, replacement=""))
 
 
-def _lacks_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _has_no_self_parameter(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     decorators = {get_last_name(one) for one in method.decorator_list}
     if decorators - {"property", "cached_property"} or method.args.vararg or method.args.posonlyargs:
         return False

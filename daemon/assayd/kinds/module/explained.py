@@ -24,8 +24,8 @@ from assayd.kinds.module.explained_results import PATCHES, RESULTS
 from assayd.kinds.module.files import is_test, module_name
 from assayd.kinds.module.mistakes import build_word_edit
 from assayd.kinds.module.places import (
-    MOST_EXPLAINED,
-    MOST_MESSAGE_CHARS,
+    MAX_EXPLAINED,
+    MAX_MESSAGE_CHARS,
     ModuleFiles,
     find_similar_names,
     index_files,
@@ -47,7 +47,7 @@ def add_explanation(
         texts: the contents of the Python files by name.
         test: the id of the test; empty for an import.
     """
-    files, message = index_files(texts), raised.message[:MOST_MESSAGE_CHARS]
+    files, message = index_files(texts), raised.message[:MAX_MESSAGE_CHARS]
     for pattern, explain in (*PATCHES, *CALLS, *_EXPLANATIONS, *RESULTS):
         found = pattern.search(message)
         try:
@@ -62,8 +62,8 @@ def add_explanation(
 def add_file_hints(found: Sequence[Finding], files: Mapping[str, str]) -> list[Finding]:
     """Add the probably intended files and keys to the first findings of a run."""
     read = index_files(files)
-    first = [add_data_keys(suggest_similar_file(one, read), read) for one in found[:MOST_EXPLAINED]]
-    return [*first, *found[MOST_EXPLAINED:]]
+    first = [add_data_keys(suggest_similar_file(one, read), read) for one in found[:MAX_EXPLAINED]]
+    return [*first, *found[MAX_EXPLAINED:]]
 
 
 def suggest_similar_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
@@ -271,7 +271,7 @@ def _explain_field_order(
     )
 
 
-def _explain_wrong_with(
+def _explain_wrong_with_statement(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``with httpx.AsyncClient()`` without `async`, and ``async with httpx.Client()``."""
@@ -291,7 +291,7 @@ def _explain_wrong_with(
     return replace(finding, suggestion=hint, edit=edit)
 
 
-def _explain_load_of_text(
+def _explain_json_load_of_text(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``json.load("answer.json")``: `json.load` expects an open file."""
@@ -451,9 +451,9 @@ _EXPLANATIONS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (re.compile(r"^non-default argument '(\w{1,100})' follows default"), _explain_field_order),
     (
         re.compile(r"^'(\w{1,100})' object does not support the (asynchronous )?context manager"),
-        _explain_wrong_with,
+        _explain_wrong_with_statement,
     ),
-    (re.compile(r"^'(?:str|\w*Path)' object has no attribute 'read'"), _explain_load_of_text),
+    (re.compile(r"^'(?:str|\w*Path)' object has no attribute 'read'"), _explain_json_load_of_text),
     (re.compile(r"^object (\w{1,100}) can't be used in 'await' expression"), _explain_needless_await),
     (
         re.compile(

@@ -22,7 +22,7 @@ from assayd.findings.source_text import get_snippet
 from assayd.guest_results import RaisedException
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.places import (
-    MOST_PARSED_CHARS,
+    MAX_PARSED_CHARS,
     ModuleFiles,
     find_similar_names,
     index_files,
@@ -51,7 +51,7 @@ def _build_line_edit(number: int, line: str, new: str) -> Edit | None:
     return Edit(start_line=number, end_line=number, replacement=new) if new != line else None
 
 
-def _explain_set(
+def _explain_set_as_map(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``params={"city", city}``, which is a set instead of a dict."""
@@ -230,7 +230,7 @@ def _explain_missing_argument(
     """Explain ``Reading(raw["city"])`` if `Reading` has a further required field."""
     owner, name = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
     known = list(dict.fromkeys(one for text in texts.values() for one in texts.parameters(text, owner)))
-    shown = ", ".join(each for each in known[:_MOST_SHOWN] if each not in {"self", "cls"})
+    shown = ", ".join(each for each in known[:_MAX_SHOWN] if each not in {"self", "cls"})
     number, line = _find_failing_line(raised, texts)
     if owner == "Response" and name == "status_code" and line:
         new = re.sub(r"\bResponse\((?!\d)", "Response(200, ", line, count=1)
@@ -247,7 +247,7 @@ def _explain_missing_key(
     wanted = found[1]
     if raised.meant is not None or not is_test(raised.file or ""):
         return None
-    left = _MOST_KEYS
+    left = _MAX_KEYS
     for file, text in texts.items():
         if file == raised.file or is_test(file) or f'"{wanted}"' in text or f"'{wanted}'" in text:
             continue
@@ -265,8 +265,8 @@ def _explain_missing_key(
 
 
 _KEY = re.compile(r"[\"'](\w{3,60})[\"']\s*+:")
-_MOST_KEYS = 300
-_MOST_SHOWN = 20
+_MAX_KEYS = 300
+_MAX_SHOWN = 20
 
 
 def add_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
@@ -290,7 +290,7 @@ def add_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
 
 def _find_data_keys(texts: Mapping[str, str]) -> Iterator[str]:
     """Yield the keys of the module's JSON files, and of the dicts in its tests."""
-    left = MOST_PARSED_CHARS
+    left = MAX_PARSED_CHARS
     for file, text in texts.items():
         if file.endswith(".json") and len(text) <= left:
             left -= len(text)
@@ -325,7 +325,7 @@ def _explain_passed_value(
     wrong = {"NoneType": r"None$", "str": r"['\"]"}.get(found[1], "")
     name = next((one for one, value in raised.values if one in given and re.match(wrong, value)), None)
     frames = _find_frames(raised, texts)
-    if name is None or not wrong or len(frames) < _LEAST_FRAMES or frames[-1] != (raised.file, line):
+    if name is None or not wrong or len(frames) < _MIN_FRAMES or frames[-1] != (raised.file, line):
         return None
     file, number = frames[-2]
     if is_test(file):
@@ -336,7 +336,7 @@ def _explain_passed_value(
     return relocate_finding(finding, file, number, texts[file], hint, None)
 
 
-_LEAST_FRAMES = 2
+_MIN_FRAMES = 2
 
 
 def _find_frames(raised: RaisedException, texts: Texts) -> list[tuple[str, int]]:
@@ -566,7 +566,7 @@ def _explain_unknown_method(
 
 Explain = Callable[[Finding, RaisedException, re.Match[str], Texts, str], Finding | None]
 CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
-    (re.compile(r"^'set' object (?:has no attribute|is not subscriptable|is not a mapping)"), _explain_set),
+    (re.compile(r"^'set' object (?:has no attribute|is not subscriptable|is not a mapping)"), _explain_set_as_map),
     (re.compile(r"^the JSON object must be str.*, not (\w{1,60})"), _explain_repeated_parsing),
     (re.compile(r"^(?:type object|module) '(datetime|time|date)' has no attribute '(\w{1,60})'"),
      _explain_module_for_class),

@@ -82,7 +82,7 @@ def _explain_differing_key(
     [(file, value)] = written
     name = _find_computing_name(value)
     place = _find_only_statement(name, texts) if name is not None else None
-    return _point_to_line(finding, place or (file, value.lineno), texts, f"'{found[1]}'")
+    return _relocate_to_line(finding, place or (file, value.lineno), texts, f"'{found[1]}'")
 
 
 def _explain_wrong_result(
@@ -93,11 +93,13 @@ def _explain_wrong_result(
     called = re.match(r"\s*+assert\s++(?:await\s++)?(?:\w++\.)*+(\w++)\(", line)
     place = _find_only_statement(called[1], texts) if called is not None else None
     return (
-        None if called is None or place is None else _point_to_line(finding, place, texts, f"{called[1]}()")
+        None
+        if called is None or place is None
+        else _relocate_to_line(finding, place, texts, f"{called[1]}()")
     )
 
 
-def _point_to_line(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Finding:
+def _relocate_to_line(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Finding:
     file, number = place
     shown = shorten_text((get_snippet(texts[file], number) or "").strip(), _SHOWN_CHARS)
     hint = f"Correct `{shown}`, which computes {what}, to give the expected value."
@@ -116,7 +118,7 @@ _PATCHED = re.compile(r"\b(?:patch|setattr)\(\s*+([\"'])([A-Za-z_][\w.]{0,150}+)
 _IMPORTED = re.compile(r"\s*+import\s++([\w., ]{1,200}+)$")
 _FROM = re.compile(r"\s*+from\s++[\w.]{1,100}+\s++import\s++\(?([\w, ]{1,200}+)\)?\s*+$")
 _CALLED = re.compile(r"(?<![\w.])(\w{1,60}+)(?:\.(\w{1,60}+))?\(")
-_MOST_TARGETS = 200
+_MAX_TARGETS = 200
 _SHOWN = 3
 
 
@@ -139,7 +141,7 @@ def _find_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
                 elif owner in names:
                     target = f"{module_name(file)}.{owner}"
                     found.append((f"{target}.{name}" if name else target, file, number))
-                if len(found) >= _MOST_TARGETS:
+                if len(found) >= _MAX_TARGETS:
                     return found
     return found
 

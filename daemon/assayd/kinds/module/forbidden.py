@@ -140,17 +140,19 @@ class _FileNames:
         function = self.resolve_dotted(node.func, scope)
         first, *others = node.args or [ast.Constant(value=None)]
         if "builtins.getattr" in function and others:
-            return set(_append_attribute(self.resolve_dotted(first, scope), _literal_text(others[0])))
+            return set(_append_attribute(self.resolve_dotted(first, scope), _get_literal_text(others[0])))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "__getattribute__":
-            return set(_append_attribute(self.resolve_dotted(node.func.value, scope), _literal_text(first)))
+            return set(
+                _append_attribute(self.resolve_dotted(node.func.value, scope), _get_literal_text(first))
+            )
         if function & {"builtins.__import__", "importlib.import_module", "pytest.importorskip"}:
-            return {_literal_text(first) or ""} - {""}
+            return {_get_literal_text(first) or ""} - {""}
         if "builtins.vars" in function:
             return set(_append_attribute(self.resolve_dotted(first, scope), "__dict__"))
         if isinstance(node.func, ast.Call) and "operator.attrgetter" in self.resolve_dotted(
             node.func.func, scope
         ):
-            names = [_literal_text(arg) for arg in node.func.args]
+            names = [_get_literal_text(arg) for arg in node.func.args]
             return {
                 found
                 for name in names
@@ -222,7 +224,7 @@ def _check_dynamic_access(
         yield finding_at(node, read.text, "attribute.internal", message, suggestion="Remove it.")
     for base, key in _find_dynamic_access(read, node, scope):
         module = read.find_forbidden_module(base)
-        if module is not None and _literal_text(key) is None:
+        if module is not None and _get_literal_text(key) is None:
             message = f"An attribute of {module} is accessed by a computed name."
             suggestion = f"Write the name itself: {module}.name."
             yield finding_at(node, read.text, "attribute.dynamic", message, suggestion=suggestion)
@@ -251,7 +253,7 @@ def _find_revealing_name(node: ast.Call | ast.Subscript) -> str | None:
     given = (
         [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
     )
-    parts = (part for one in given for part in (_literal_text(one) or "").split("."))
+    parts = (part for one in given for part in (_get_literal_text(one) or "").split("."))
     return next((part for part in parts if normalize_name(part) in _REVEALING), None)
 
 
@@ -328,7 +330,7 @@ def _list_possible_values(node: ast.AST) -> list[ast.expr]:
             return []
 
 
-def _literal_text(node: ast.AST) -> str | None:
+def _get_literal_text(node: ast.AST) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 

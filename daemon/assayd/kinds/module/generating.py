@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import describe_allowances
+from assayd.findings.briefing import describe_permissions
 from assayd.kinds.module.files import is_test
 from assayd.model.policy import AdapterContract, ExecutionPolicy
 from assayd.model.prompting import Document, Example, PromptContext, Proposal
@@ -59,7 +59,7 @@ def _describe_contract(contract: AdapterContract) -> Iterator[str]:
 
 def _describe_allowances(policy: ExecutionPolicy) -> Iterator[str]:
     contract = policy.adapter
-    yield from describe_allowances(policy, also=(*contract.modules, "adapter"))
+    yield from describe_permissions(policy, also=(*contract.modules, "adapter"))
     if policy.reports_only:
         return
     named = contract.forbidden - policy.imports.denied - _NOT_MEANT

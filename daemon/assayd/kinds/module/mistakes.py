@@ -90,9 +90,9 @@ _PLACEHOLDER = re.compile(
     r"your|example|dummy|test|fake|sample|changeme|placeholder|xxx|demo|<|\{|\$|\s|^[a-z_.-]+$|^[A-Z_]+$|/",
     re.IGNORECASE,
 )
-_LEAST_SECRET = 10
-_MOST_SECRETS = 10
-_MOST_EDITS = 20
+_MIN_SECRET = 10
+_MAX_SECRETS = 10
+_MAX_EDITS = 20
 """Maximum edits of a file that are compiled to check them."""
 
 Trees = Mapping[str, ast.Module]
@@ -248,7 +248,7 @@ def check_calls(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
                 pass
             case _:
                 continue
-        if isinstance(value, ast.Attribute) and _is_uncalled(value, node):
+        if isinstance(value, ast.Attribute) and _is_uncalled_method(value, node):
             name = ast.unparse(value)
             found = finding_at(
                 value,
@@ -263,7 +263,7 @@ def check_calls(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
             )
 
 
-def _is_uncalled(value: ast.Attribute, node: ast.AST) -> bool:
+def _is_uncalled_method(value: ast.Attribute, node: ast.AST) -> bool:
     base = value.value
     if (
         not isinstance(base, ast.Name)
@@ -300,7 +300,7 @@ def check_dropped_results(file: str, text: str, tree: ast.Module, budget: Compil
         )
         edits += 1
         name = None if isinstance(last, ast.Expr) else dropped
-        edit = build_return_edit(last, text, name, budget=budget) if edits <= _MOST_EDITS else None
+        edit = build_return_edit(last, text, name, budget=budget) if edits <= _MAX_EDITS else None
         yield replace(found, file=file, category="function", edit=edit)
 
 
@@ -460,7 +460,7 @@ def check_json(file: str, text: str) -> Finding | None:
 def _build_json_edit(text: str) -> Edit | None:
     """Return the edit that rewrites a Python literal as JSON."""
     try:
-        value = ast.literal_eval(text.strip()) if len(text) <= _MOST_LITERAL else None
+        value = ast.literal_eval(text.strip()) if len(text) <= _MAX_LITERAL else None
         written = json.dumps(value) if isinstance(value, dict | list) else None
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
@@ -468,10 +468,10 @@ def _build_json_edit(text: str) -> Edit | None:
     return None if written is None else Edit(start_line=1, end_line=lines, replacement=written)
 
 
-_MOST_LITERAL = 10_000
+_MAX_LITERAL = 10_000
 
 
-def suggest_self(finding: Finding, text: str) -> Finding:
+def suggest_self_prefix(finding: Finding, text: str) -> Finding:
     """Suggest ``self.`` in a finding about an undefined name if an attribute with this name exists."""
     named = re.match(r"'(\w+)' is not defined", finding.message)
     if named is None or (f"self.{named[1]}" not in text and named[1] != "config"):
@@ -487,7 +487,7 @@ def check_secrets(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     told: set[int] = set()
     for name, value in _iter_named_values(tree):
         if (
-            len(told) == _MOST_SECRETS
+            len(told) == _MAX_SECRETS
             or id(value) in told
             or not isinstance(value, ast.Constant)
             or not isinstance(value.value, str)
@@ -531,7 +531,7 @@ def _is_secret(name: str, value: str) -> bool:
         return True
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     named = _SECRET_NAME.search(name) is not None
-    return named and mixed and len(value) >= _LEAST_SECRET and not _PLACEHOLDER.search(value)
+    return named and mixed and len(value) >= _MIN_SECRET and not _PLACEHOLDER.search(value)
 
 
 def build_word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:

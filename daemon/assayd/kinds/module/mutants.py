@@ -25,10 +25,10 @@ from pydantic import BaseModel, ConfigDict
 
 from assayd.static.python.work import is_slow_to_compile
 
-_MOST_NODES = 50_000
+_MAX_NODES = 50_000
 _MORE_LOOKED_AT = 4
 """Maximum candidates to compile, as a multiple of the wanted mutants: some candidates have no effect."""
-_MOST_WORK = 300_000
+_MAX_WORK = 300_000
 """Maximum nodes of all compiled texts, counting a node per 50 bytes: about a second.
 
 A count rather than a time, so that the selection is deterministic.
@@ -94,11 +94,11 @@ def generate_mutants(source: str, most: int) -> list[Mutant]:
         return []
     tree, original = read
     nodes = sum(1 for _ in ast.walk(tree))
-    if nodes > _MOST_NODES:
+    if nodes > _MAX_NODES:
         return []
     finder = _MutantFinder(source)
     queues = [deque(_order_mutants(finder.find_mutants(function))) for function in _iter_functions(tree)]
-    affordable = _MOST_WORK // (nodes + finder.size // _BYTES_OF_A_NODE + 1)
+    affordable = _MAX_WORK // (nodes + finder.size // _BYTES_OF_A_NODE + 1)
     chosen: list[Mutant] = []
     for one in islice(_interleave(queues), min(_MORE_LOOKED_AT * most, affordable)):
         if len(chosen) < most and _compiles_differently(one, source, original):
@@ -204,7 +204,7 @@ class _MutantFinder:
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                 yield from self._negate_condition(test)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-                if not any(map(_is_neutral, (left, right))):
+                if not any(map(_has_no_effect, (left, right))):
                     yield from self._replace_operator("arithmetic", left, right, *_ARITHMETIC[type(op)])
 
     def _negate_condition(self, test: ast.expr) -> Iterator[_Change]:
@@ -215,7 +215,7 @@ class _MutantFinder:
     def _mutate_statement(self, node: ast.stmt) -> Iterator[_Change]:
         match node:
             case ast.AugAssign(target=target, op=op, value=value) if type(op) in _ARITHMETIC:
-                if not _is_neutral(value):
+                if not _has_no_effect(value):
                     yield from self._replace_operator("arithmetic", target, value, *_ARITHMETIC[type(op)])
             case ast.Return(value=value) if value is not None and not isinstance(value, ast.Constant):
                 yield "return", *self._byte_range(value), "None"
@@ -265,7 +265,7 @@ def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _is_neutral(node: ast.expr) -> bool:
+def _has_no_effect(node: ast.expr) -> bool:
     """Return whether changing an operator at an operand (0, 1, a string) has no effect or fails at once."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) or node.value in (0, 1)

@@ -15,21 +15,21 @@ from assayd.findings.source_text import SplitText, get_snippet
 from assayd.model.finding import Edit, Finding
 from assayd.static.python.work import is_slow_to_parse
 
-MOST_EXPLAINED = 20
+MAX_EXPLAINED = 20
 """Maximum failures per run to explain; the others keep their plain messages."""
-MOST_ADVISED = 100
+MAX_ADVISED = 100
 """Maximum failures per run whose hint uses the source; the others have the hint of their exception type."""
-MOST_MESSAGE_CHARS = 600
+MAX_MESSAGE_CHARS = 600
 """Characters of a message to compare with the patterns."""
 MOST_CHARS = 100_000
-MOST_PARSED_CHARS = 400_000
+MAX_PARSED_CHARS = 400_000
 """Maximum characters of all files of a module."""
 _LINE_CHARS = 300
 """Maximum characters of a line; an edit of a longer one would be unreadable, too."""
-_MOST_LINES = 5000
-_MOST_NODES = 50_000
+_MAX_LINES = 5000
+_MAX_NODES = 50_000
 _NAME_CHARS = 60
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -52,9 +52,9 @@ class ModuleFiles(Mapping[str, str]):
         self._texts = {name: SplitText(text) for name, text in texts.items()}
         self._short: dict[str, list[str]] = {}
         self._parsed: dict[str, _ParsedFile] = {}
-        self._chars_left = MOST_PARSED_CHARS
-        self._explained_left = MOST_EXPLAINED
-        self._advised_left = MOST_ADVISED
+        self._chars_left = MAX_PARSED_CHARS
+        self._explained_left = MAX_EXPLAINED
+        self._advised_left = MAX_ADVISED
         self.patch_targets: list[tuple[str, str, int]] | None = None
         self.known: dict[tuple[object, ...], Finding] = {}
 
@@ -70,12 +70,12 @@ class ModuleFiles(Mapping[str, str]):
         """Return the number of files."""
         return len(self._texts)
 
-    def try_use_explanation(self) -> bool:
+    def try_spend_explanation(self) -> bool:
         """Count one explanation of a failure; return False if the limit is reached."""
         self._explained_left -= 1
         return self._explained_left >= 0
 
-    def try_use_advice(self) -> bool:
+    def try_spend_advice(self) -> bool:
         """Count one hint that requires reading the source; return False if the limit is reached."""
         self._advised_left -= 1
         return self._advised_left >= 0
@@ -83,7 +83,7 @@ class ModuleFiles(Mapping[str, str]):
     def lines(self, text: str) -> Sequence[str]:
         """Return the first lines of a source; replace a line that is too long by an empty line."""
         if text not in self._short:
-            lines = text[:MOST_CHARS].split("\n", _MOST_LINES)[:_MOST_LINES]
+            lines = text[:MOST_CHARS].split("\n", _MAX_LINES)[:_MAX_LINES]
             self._short[text] = [line if len(line) <= _LINE_CHARS else "" for line in lines]
         return self._short[text]
 
@@ -146,7 +146,7 @@ class ModuleFiles(Mapping[str, str]):
         return self._parsed[text]
 
     def _parse(self, text: str) -> _ParsedFile:
-        if len(text) > min(MOST_CHARS, self._chars_left) or text.count("\n") >= _MOST_LINES:
+        if len(text) > min(MOST_CHARS, self._chars_left) or text.count("\n") >= _MAX_LINES:
             return _ParsedFile()
         self._chars_left -= len(text)
         if is_slow_to_parse(text):
@@ -158,7 +158,7 @@ class ModuleFiles(Mapping[str, str]):
         nodes: list[ast.AST] = []
         for node in ast.walk(tree):
             nodes.append(node)
-            if len(nodes) > _MOST_NODES:
+            if len(nodes) > _MAX_NODES:
                 return _ParsedFile()
         functions = [one for one in nodes if isinstance(one, FUNCTIONS)]
         return _ParsedFile(
@@ -190,7 +190,7 @@ def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
     if len(name) > _NAME_CHARS:
         return []
     compared = [one for one in dict.fromkeys(known) if len(one) <= _NAME_CHARS]
-    return find_close_names(name, compared[:_MOST_NAMES])
+    return find_close_names(name, compared[:_MAX_NAMES])
 
 
 def relocate_finding(

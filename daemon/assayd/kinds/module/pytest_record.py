@@ -256,7 +256,7 @@ RULES = (
         help="Counts lines of functions by the blocks that began.",
     ),
 )
-_MOST_RANGES = 20
+_MAX_RANGES = 20
 
 _SHARE = 0.25
 """Share of the adapter's lines from which methods without tests cause a warning."""
@@ -293,7 +293,7 @@ def judge_coverage(
         yield _coverage_finding(file, total, [line for line in total if line not in ran], list(idle))
 
 
-def merge_lines_run(found: Sequence[LineCoverage]) -> set[int] | None:
+def collect_executed_lines(found: Sequence[LineCoverage]) -> set[int] | None:
     """Return the lines of functions that at least one test executed, or None if they are unknown."""
     ran, known = _merge_lines(found)
     return ran if known else None
@@ -354,5 +354,5 @@ def _format_ranges(lines: Sequence[int]) -> str:
             ranges[-1] = [ranges[-1][0], line]
         else:
             ranges.append([line])
-    told = ", ".join("-".join(map(str, each)) for each in ranges[:_MOST_RANGES])
-    return told + (f" and {len(ranges) - _MOST_RANGES} more" if len(ranges) > _MOST_RANGES else "")
+    told = ", ".join("-".join(map(str, each)) for each in ranges[:_MAX_RANGES])
+    return told + (f" and {len(ranges) - _MAX_RANGES} more" if len(ranges) > _MAX_RANGES else "")

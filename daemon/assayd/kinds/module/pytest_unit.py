@@ -103,7 +103,7 @@ def judge_tests(
     """
     files = index_files(texts)
     if unit is None:
-        return TestedFile(cases=tuple(_unstarted_case(f"{file}::{name}") for name in expected.certain))
+        return TestedFile(cases=tuple(_build_unstarted_case(f"{file}::{name}") for name in expected.certain))
     events = tuple(_event_findings(file, unit, files))
     try:
         told = _parse_unit_record(unit)
@@ -111,7 +111,7 @@ def judge_tests(
         unknown = (f"{file}::{name}" for name in expected.certain)
         return TestedFile(
             cases=tuple(Case(name=name, status=CaseStatus.ERROR, message=str(problem)) for name in unknown),
-            findings=(*events, _contradiction_finding(file, str(problem))),
+            findings=(*events, _contradictory_record_finding(file, str(problem))),
         )
     findings = [*events, *_iter_reported_failures(file, told, files)]
     if told.final is not None:
@@ -119,7 +119,7 @@ def judge_tests(
     elif not has_errors(findings) or unit.outcome.cause is Cause.TIMEOUT:
         findings.append(_interrupted_finding(file, unit, told))
     if told.final is not None and not told.final.good and not has_errors(findings):
-        findings.append(_contradiction_finding(file, "the process failed without a reported reason"))
+        findings.append(_contradictory_record_finding(file, "the process failed without a reported reason"))
     coverage = told.final.coverage if told.final is not None else None
     cases = tuple(_build_cases(file, unit, told, expected))
     return TestedFile(cases=cases, findings=tuple(findings), coverage=coverage)
@@ -290,7 +290,7 @@ def _exception_finding(
     place = get_snippet(text, raised.line)
     told = f"{raised.error_type}: {raised.message}".removesuffix(": ")
     plain = _get_general_advice(rule, raised)
-    read = (plain is None or raised.meant is not None) and texts.try_use_advice()
+    read = (plain is None or raised.meant is not None) and texts.try_spend_advice()
     hint = _get_source_advice(raised, text) if plain is None and read else plain
     return Finding(
         rule=rule,
@@ -310,7 +310,7 @@ def _explain_failure(finding: Finding, raised: RaisedException, texts: Texts, te
     if finding.rule == "tests.exited":
         return finding
     key = (finding.rule, finding.file, finding.line, raised.error_type, _strip_parameters(test))
-    if not texts.try_use_explanation():
+    if not texts.try_spend_explanation():
         return texts.known.get(key, finding)
     made = explain_unexpected_exception(add_explanation(finding, raised, texts, test), raised, texts, test)
     texts.known.setdefault(key, made)
@@ -376,7 +376,7 @@ def _is_exit(raised: RaisedException) -> bool:
     return raised.error_type.rpartition(".")[2] in _EXITS
 
 
-def _contradiction_finding(file: str, problem: str) -> Finding:
+def _contradictory_record_finding(file: str, problem: str) -> Finding:
     message = f"Reports of the tests of {file} contradict each other: {problem}."
     return _pytest_finding("tests.contradicted", file, message, "Don't write to foreign descriptors.")
 
@@ -406,7 +406,7 @@ def _build_cases(file: str, unit: UnitResult, told: PytestRecord, expected: Expe
     known = told.collected if told.collected is not None else [f"{file}::{name}" for name in expected.certain]
     for name in known:
         if name not in seen:
-            yield _unstarted_case(name, told.import_skipped)
+            yield _build_unstarted_case(name, told.import_skipped)
 
 
 def _build_case(ended: FinishedTest) -> Case:
@@ -428,7 +428,7 @@ def _build_case(ended: FinishedTest) -> Case:
     )
 
 
-def _unstarted_case(name: str, message: str | None = None) -> Case:
+def _build_unstarted_case(name: str, message: str | None = None) -> Case:
     return Case(name=name, status=CaseStatus.SKIPPED, message=message or "never started")
 
 

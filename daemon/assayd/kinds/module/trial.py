@@ -17,9 +17,9 @@ from assayd.findings.source_text import get_snippet
 from assayd.kinds.module import pytest_unit
 from assayd.kinds.module.expected_tests import ExpectedTests, PreparedModule
 from assayd.kinds.module.mutants import Mutant
-from assayd.kinds.module.pytest_record import merge_lines_run
+from assayd.kinds.module.pytest_record import collect_executed_lines
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.run import RunResult, RunSpec, Unit, UnitEnd, UnitResult
+from assayd.model.run import RunResult, RunSpec, Unit, UnitEndReason, UnitResult
 from assayd.model.text_limits import shorten_text
 
 RULES = (
@@ -32,12 +32,12 @@ RULES = (
 )
 _ENOUGH = 0.5
 """Share of detected changes from which the finding is informational."""
-_MORE_TIME, _LEAST_S = 5, 2.0
+_MORE_TIME, _MIN_S = 5, 2.0
 """Limits of a change's processor time: a multiple of the time without the change, and a minimum in
 seconds.
 """
 _SHOWN_CHARS = 40
-_MOST_BYTES = 8 * 2**20
+_MAX_BYTES = 8 * 2**20
 """Maximum bytes of all changed texts sent to the container; further changes aren't tried."""
 
 
@@ -56,13 +56,13 @@ def plan_trial(
         replace(
             unit,
             arguments={name: unit.arguments[name] for name in ("modules", "test")} | {"first_failure": True},
-            deadline_s=min(unit.deadline_s, _LEAST_S + _MORE_TIME * tests[unit.name].usage.cpu_s),
+            deadline_s=min(unit.deadline_s, _MIN_S + _MORE_TIME * tests[unit.name].usage.cpu_s),
         )
         for unit in spec.units
         if unit.name in tests
     ]
     units: list[Unit] = []
-    left = _MOST_BYTES
+    left = _MAX_BYTES
     for one in _find_covered_mutants(payload, tests):
         changed = one.text(payload.files[adapter])
         left -= len(changed) * len(originals)
@@ -82,7 +82,7 @@ def judge_trial(
     left = 0
     for place, one in enumerate(tried):
         own = units[place * len(tests) : (place + 1) * len(tests)]
-        if any(unit.end is not UnitEnd.INTERRUPTED and not unit.outcome.completed for unit in own):
+        if any(unit.end is not UnitEndReason.INTERRUPTED and not unit.outcome.completed for unit in own):
             continue
         if len(own) == len(tests) and all(unit.outcome.completed for unit in own):
             unnoticed.append(one)
@@ -98,7 +98,7 @@ def _find_covered_mutants(payload: PreparedModule, tests: Mapping[str, UnitResul
         pytest_unit.judge_tests(file, unit, {}, payload.expected.get(file, ExpectedTests())).coverage
         for file, unit in tests.items()
     ]
-    ran = merge_lines_run([one for one in told if one is not None])
+    ran = collect_executed_lines([one for one in told if one is not None])
     return [one for one in payload.mutants if ran is None or one.statement in ran]
 
 

@@ -180,7 +180,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         trees = _parse_files(payload)
         expected = {file: module_tests.find_expected_tests(file, trees) for file in list_test_files(trees)}
         files = {**payload.files, **texts}
-        adapter = trees.get(_adapter_file(payload))
+        adapter = trees.get(_get_adapter_file(payload))
         methods = module_coverage.find_methods(adapter) if adapter is not None else {}
         return PreparedModule(manifest=payload.manifest, files=files, expected=expected, methods=methods)
 
@@ -212,7 +212,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         """Judge the adapter and every test file; at least one test must have been executed."""
         texts = ModuleFiles({name: text for name, text in payload.files.items() if is_python(name)})
         contract = adapter_unit.judge_adapter(
-            _adapter_file(payload), _find_unit(result, 0, CONTRACT_UNIT), texts, policy.adapter
+            _get_adapter_file(payload), _find_unit(result, 0, CONTRACT_UNIT), texts, policy.adapter
         )
         files = list_test_files(payload.files)
         tested = [
@@ -224,12 +224,12 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         cases = tuple(case for one in tested for case in one.cases)
         found = [
             *contract,
-            *_omit_repeated(contract, (finding for one in tested for finding in one.findings)),
+            *_omit_repeated_failures(contract, (finding for one in tested for finding in one.findings)),
         ]
         if not has_errors(found) and result.outcome.completed:
             if not any(case.status is CaseStatus.PASSED for case in cases):
                 found.append(pytest_unit.no_tests_ran_finding(cases, files))
-            file = _adapter_file(payload)
+            file = _get_adapter_file(payload)
             covered = [one.coverage for one in tested if one.coverage is not None]
             found += module_coverage.judge_coverage(
                 file, texts.get(file, ""), payload.methods, policy.adapter.methods, covered
@@ -245,8 +245,8 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
 
     def prepare_trial(self, payload: PreparedModule, policy: ExecutionPolicy) -> PreparedModule:
         """Return the module with the changes to its adapter that the policy requests."""
-        text = payload.files.get(_adapter_file(payload))
-        if text is None or not _tries_mutants(policy):
+        text = payload.files.get(_get_adapter_file(payload))
+        if text is None or not _should_try_mutants(policy):
             return payload
         return payload.model_copy(update={"mutants": generate_mutants(text, policy.quality.mutants)})
 
@@ -258,7 +258,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
             return None
         spec = self.plan(payload, policy, limits)
         return module_trial.plan_trial(
-            spec, payload, _adapter_file(payload), _match_test_units(payload, result)
+            spec, payload, _get_adapter_file(payload), _match_test_units(payload, result)
         )
 
     def judge_trial(
@@ -266,7 +266,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
     ) -> Mapping[str, Sequence[Finding]]:
         """Return the findings about the number of changes that the tests detect."""
         tests = _match_test_units(payload, result)
-        return {"sandbox": module_trial.judge_trial(payload, _adapter_file(payload), tests, trial)}
+        return {"sandbox": module_trial.judge_trial(payload, _get_adapter_file(payload), tests, trial)}
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a module, and the policy's permissions for its files."""
@@ -277,7 +277,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
     ) -> RepairContext:
         """Return the request to fix the file at fault, with the report's content and the other files."""
         errors = list_errors(report)
-        name = module_files.find_faulty_file(errors, payload.files, _adapter_file(payload))
+        name = module_files.find_faulty_file(errors, payload.files, _get_adapter_file(payload))
         tested, unreadable = module_files.has_failed_test(errors), is_unreadable(report)
         told = None if policy is None else reduce_to_usual_imports(policy)
         rules = build_instructions(told, tests=is_test(name), allowed=depends_on_allowances(report, ()))
@@ -373,7 +373,7 @@ def _parse_files(payload: ModulePayload) -> dict[str, ast.Module]:
     return {name: tree for name, tree in parsed.items() if tree is not None}
 
 
-def _adapter_file(payload: ModulePayload) -> str:
+def _get_adapter_file(payload: ModulePayload) -> str:
     return find_adapter_file(payload.files, payload.manifest.get("entrypoint")) or "adapter.py"
 
 
@@ -401,7 +401,7 @@ def _check_syntax(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[F
             if finding.rule == "name.undefined" and _is_misspelt_import(finding, misspelt.get(name, [])):
                 continue
             undefined = finding.rule == "name.undefined"
-            told = module_mistakes.suggest_self(finding, text) if undefined else finding
+            told = module_mistakes.suggest_self_prefix(finding, text) if undefined else finding
             yield replace(told, file=name)
         yield from misspelt.get(name, ())
 
@@ -467,7 +467,7 @@ def _check_tests(
 def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """Check the manifest: ``{"version": "1.0"}`` -> manifest.value."""
     yield from module_contract.check_manifest(payload.manifest)
-    entrypoint, adapter = payload.manifest.get("entrypoint"), _adapter_file(payload)
+    entrypoint, adapter = payload.manifest.get("entrypoint"), _get_adapter_file(payload)
     tree = _parse_files(payload).get(adapter)
     if isinstance(entrypoint, str) and tree is not None:
         classes = [
@@ -492,7 +492,7 @@ def _check_paths(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Fi
 def _plan_units(
     payload: ModulePayload, policy: ExecutionPolicy, modules: Mapping[str, object], limits: Limits
 ) -> Iterator[Unit]:
-    adapter, contract = _adapter_file(payload), policy.adapter
+    adapter, contract = _get_adapter_file(payload), policy.adapter
     covered = {} if policy.quality.is_off else {"covered": adapter}
     yield Unit(
         name=CONTRACT_UNIT,
@@ -512,7 +512,7 @@ def _plan_units(
         yield Unit(name=file, program=Program.PYTEST, arguments=arguments, deadline_s=limits.unit_timeout_s)
 
 
-def _tries_mutants(policy: ExecutionPolicy) -> bool:
+def _should_try_mutants(policy: ExecutionPolicy) -> bool:
     """Return whether to try mutants. Never under an allowlist, as tests can have external effects."""
     off = policy.quality.level("quality.mutants") is RuleLevel.OFF
     return policy.quality.mutants > 0 and not off and policy.network.mode is NetworkMode.BLOCKED
@@ -533,7 +533,7 @@ def _find_unit(result: RunResult, place: int, name: str) -> UnitResult | None:
     return unit if unit is not None and unit.name == name[:256] else None
 
 
-def _omit_repeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Iterator[Finding]:
+def _omit_repeated_failures(contract: Iterable[Finding], others: Iterable[Finding]) -> Iterator[Finding]:
     """Omit failed imports of tests if the findings about the adapter already report the cause."""
     told = {(f.file, f.line, f.snippet) for f in contract if f.is_error and f.line is not None}
     for finding in others:

@@ -111,7 +111,7 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
             remedy = "Write a regular file with this name below the start directory."
             named = sorted(set(_iter_similar_paths(path, submitted.code or "")) - {path})
             instead = (
-                f" The code uses {', '.join(named[:_MOST_NAMED])}: write to {path}, or list that "
+                f" The code uses {', '.join(named[:_MAX_NAMED])}: write to {path}, or list that "
                 "file in collect."
                 if named
                 else ""
@@ -130,7 +130,7 @@ def _iter_similar_paths(path: str, code: str) -> Iterator[str]:
         yield from (text for _, text in found if text.endswith(suffix))
 
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 def _output_finding(rule: str, message: str, suggestion: str) -> Finding:

@@ -11,9 +11,9 @@ from assayd.findings.expected import CASES, ExpectedCase, require_unique_names
 from assayd.model.submission import Sample
 from assayd.static.work_paths import FileContent
 
-_MOST_ARGUMENTS = 256
+_MAX_ARGUMENTS = 256
 
-_MOST_ARGUMENT_BYTES = 65_536
+_MAX_ARGUMENT_BYTES = 65_536
 
 
 def _check_argument(text: str) -> str:
@@ -40,7 +40,7 @@ class ScriptPayload(BaseModel):
     )
     argv: tuple[Annotated[str, AfterValidator(_check_argument)], ...] = Field(
         (),
-        max_length=_MOST_ARGUMENTS,
+        max_length=_MAX_ARGUMENTS,
         description="A program of the image and its arguments, instead of `code`.",
     )
     stdin: str = Field("", description="Standard input of the first run.")
@@ -63,8 +63,8 @@ class ScriptPayload(BaseModel):
             raise ValueError("pass either code, or argv (with files), not both")
         if self.argv and not self.argv[0]:
             raise ValueError("argv must start with the name of a program")
-        if sum(len(argument.encode()) for argument in self.argv) > _MOST_ARGUMENT_BYTES:
-            raise ValueError(f"argv has more than {_MOST_ARGUMENT_BYTES} bytes; use stdin or a file")
+        if sum(len(argument.encode()) for argument in self.argv) > _MAX_ARGUMENT_BYTES:
+            raise ValueError(f"argv has more than {_MAX_ARGUMENT_BYTES} bytes; use stdin or a file")
         return self
 
 

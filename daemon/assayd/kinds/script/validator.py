@@ -16,7 +16,7 @@ from assayd.errors import RequestError
 from assayd.findings import expected as expected_results
 from assayd.findings import python_failures, units
 from assayd.findings import runs as run_findings
-from assayd.findings.briefing import describe_allowances
+from assayd.findings.briefing import describe_permissions
 from assayd.findings.expected import TEXTS_COMPARED, describe_cases
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.findings.retry_context import normalize_source
@@ -161,7 +161,7 @@ class ScriptKind(Kind[ScriptPayload]):
         context = super().context(payload, report, policy)
         if _is_python(payload):
             return context
-        return replace(context, instructions=(*describe_allowances(policy), *self._compared(payload)))
+        return replace(context, instructions=(*describe_permissions(policy), *self._compared(payload)))
 
     def patch(self, payload: ScriptPayload, passage: str, code: str) -> Mapping[str, object]:
         """Return the payload with a new text for the code, or for the file that the program runs."""

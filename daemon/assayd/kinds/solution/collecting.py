@@ -22,7 +22,7 @@ _CASE_CLASS = "TestCase"
 _INSTALLED = frozenset({"pytest", "typing_extensions", "pydantic", "hypothesis", "numpy", "pandas"})
 _NEVER_THEIRS = frozenset({*dir(builtins), *sys.stdlib_module_names, *dir(math), *dir(operator), *_INSTALLED})
 """Names that are never taken from a solution: what tests judge by must be theirs."""
-_MOST_NAMES = 200
+_MAX_NAMES = 200
 _LOADED_FIRST = (
     "abc", "asyncio", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses",
     "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math",
@@ -159,7 +159,7 @@ def find_used_names(trees: Sequence[ast.Module]) -> tuple[str, ...]:
                 bound.add(node.asname or node.name.partition(".")[0])
             case _:
                 pass
-    return tuple(name for name in used if name not in bound and name not in _NEVER_THEIRS)[:_MOST_NAMES]
+    return tuple(name for name in used if name not in bound and name not in _NEVER_THEIRS)[:_MAX_NAMES]
 
 
 def find_solution_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ def find_solution_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
         for name in names:
             if name.partition(".")[0] not in sys.stdlib_module_names | _INSTALLED:
                 found[name] = None
-    return tuple(found)[:_MOST_NAMES]
+    return tuple(found)[:_MAX_NAMES]
 
 
 def find_preload_modules(*texts: str) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def _judge_test(
     record = _read_record(unit)
     if record is None:
         finding = cause_finding(_determine_cause(unit), f"The test {name!r}", describe_limit(unit))
-        return _failed_outcome(unit, finding, CaseStatus.ERROR)
+        return _build_failed_outcome(unit, finding, CaseStatus.ERROR)
     return _judge_record(unit, record, payload, wanted)
 
 
@@ -98,14 +98,14 @@ def _judge_record(
 ) -> TestOutcome:
     """Judge the record of the tests' process; only one type of record is a pass."""
     if record.get("status") == "broken":
-        return _import_failure_outcome(unit, record, payload)
+        return _build_import_failure_outcome(unit, record, payload)
     if (fault := record.get("fault")) is not None:
-        return _fault_outcome(unit, record, fault)
+        return _build_fault_outcome(unit, record, fault)
     if record.get("status") == "skipped" and unit.outcome.cause in _TELLING:
         return TestOutcome(case=build_case(unit, CaseStatus.SKIPPED, str(record.get("message") or "skipped")))
     if record.get("status") == "returned" and unit.outcome.completed:
-        return _returned_outcome(unit, record, wanted)
-    return _raised_outcome(unit, record, payload)
+        return _judge_returned_value(unit, record, wanted)
+    return _judge_raised_exception(unit, record, payload)
 
 
 def _determine_cause(unit: UnitResult) -> Cause:
@@ -125,7 +125,7 @@ def _read_record(unit: UnitResult) -> Fields | None:
     return fields if isinstance(fields, dict) and isinstance(fields.get("status"), str) else None
 
 
-def _failed_outcome(
+def _build_failed_outcome(
     unit: UnitResult, finding: Finding, status: CaseStatus = CaseStatus.FAILED, told: JsonValue = None
 ) -> TestOutcome:
     case = build_case(unit, status, finding.message)
@@ -139,29 +139,29 @@ def _failed_outcome(
     return TestOutcome(case=case, finding=finding)
 
 
-def _import_failure_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
+def _build_import_failure_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
     """Explain why the solution can't be imported; reveal no test, because none has run."""
     told = record.get("solution")
     raised = _parse_raised(told, "import") if isinstance(told, dict) else None
     if raised is None:
         message = "The solution's process ended while the code was imported."
-        return replace(_failed_outcome(unit, _test_finding(ENDED_RULE, message)), broken=True)
+        return replace(_build_failed_outcome(unit, _test_finding(ENDED_RULE, message)), broken=True)
     finding = build_failure_finding(raised, ExceptionContext(text=payload.code))
-    return replace(_failed_outcome(unit, finding, told=told), broken=True)
+    return replace(_build_failed_outcome(unit, finding, told=told), broken=True)
 
 
-def _fault_outcome(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOutcome:
+def _build_fault_outcome(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOutcome:
     kind, message = (fault.get("kind"), fault.get("message")) if isinstance(fault, dict) else (None, None)
     ended = kind == "ended"
     finding = _test_finding(
         ENDED_RULE if ended else FAULT_RULE, _format_failure_message(unit.name, str(message))
     )
-    return _failed_outcome(
+    return _build_failed_outcome(
         unit, finding, CaseStatus.ERROR if ended else CaseStatus.FAILED, record.get("test")
     )
 
 
-def _returned_outcome(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> TestOutcome:
+def _judge_returned_value(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> TestOutcome:
     """Return the outcome of a test that returned; for a case, compare the returned value."""
     passed = build_case(unit, CaseStatus.PASSED, None)
     if wanted is None:
@@ -186,13 +186,13 @@ def _returned_outcome(unit: UnitResult, record: Fields, wanted: SolutionCase | N
     )
 
 
-def _raised_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
+def _judge_raised_exception(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
     """Return the outcome of a test that raised an exception; prefer the solution's own exception."""
     own, test = record.get("solution"), record.get("test")
     raised = _parse_raised(own, "call") if isinstance(own, dict) else None
     if raised is not None:
         finding = build_failure_finding(raised, ExceptionContext(text=payload.code))
-        return _failed_outcome(unit, finding, told=own)
+        return _build_failed_outcome(unit, finding, told=own)
     told = test if isinstance(test, dict) else {}
     said = f"{told.get('error_type')}: {told.get('message')}".removesuffix(": ")
     assertion = _get_assertion_source(told)
@@ -201,7 +201,7 @@ def _raised_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution)
     message = _format_failure_message(
         unit.name, f"{shorten_text(assertion or said, _MESSAGE_CHARS)}{shorten_text(calls, _MESSAGE_CHARS)}"
     )
-    return _failed_outcome(unit, _test_finding(FAILED_RULE, message), told=test)
+    return _build_failed_outcome(unit, _test_finding(FAILED_RULE, message), told=test)
 
 
 def _get_assertion_source(told: Fields) -> str:

@@ -224,7 +224,7 @@ def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Find
     answer = model_answer.extract_code(payload.code)
     source = python_source.parse_source(answer.text)
     found = (*answer.findings, *source.findings)
-    if source.tree is None or _may_bind(source.tree, payload.entry_point):
+    if source.tree is None or _can_bind_name(source.tree, payload.entry_point):
         return found
     defined = [node.name for node in source.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     named = f"; it defines {', '.join(defined[:5])}" if defined else ""
@@ -239,7 +239,7 @@ def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Find
     )
 
 
-def _may_bind(tree: ast.Module, name: str) -> bool:
+def _can_bind_name(tree: ast.Module, name: str) -> bool:
     """Return whether any code of a module could bind a name, including star imports and `exec`."""
     for node in ast.walk(tree):
         match node:

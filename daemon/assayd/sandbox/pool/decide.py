@@ -187,7 +187,7 @@ def decide_actions(state: PoolState, now: float) -> list[Action]:
     return [*unfit, *assigned, *surplus, *evicted, *creations]
 
 
-def find_spare(state: PoolState, key: PoolKey, *, quick: bool) -> str | None:
+def find_idle_spare(state: PoolState, key: PoolKey, *, quick: bool) -> str | None:
     """Return the idle container that a run can use in addition to its own, or None.
 
     It is spared only if no run waits and a processor is free. If replacing it takes long, the reserve stays.
@@ -480,10 +480,10 @@ class PoolDemand:
         rate = self._rates[key].per_s(now) if key in self._rates else 0.0
         refill_s = self._refill_s.get(key, TYPICAL_REFILL_S)
         return compute_idle_target(
-            self._minimum_idle(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most
+            self._compute_minimum_idle(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most
         )
 
-    def _minimum_idle(self, key: PoolKey, now: float) -> int:
+    def _compute_minimum_idle(self, key: PoolKey, now: float) -> int:
         """Return the number of idle containers to keep regardless of the rate."""
         if key not in self._kept:
             return 0

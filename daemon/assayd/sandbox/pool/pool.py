@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from assayd.aio import back_off_s, pause, run_cleanup, task_group
+from assayd.aio import backoff_delay_s, pause, run_cleanup, task_group
 from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, IdSource
@@ -36,7 +36,7 @@ from assayd.sandbox.pool.decide import (
     PoolState,
     RemoveContainer,
     decide_actions,
-    find_spare,
+    find_idle_spare,
 )
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 TICK_S = 1.0
 OPEN_AFTER_FAILURES = 2
 """Consecutive failed creations after which the circuit is open, until one succeeds."""
-STUCK_AGAIN_S = 60.0
+STUCK_REMOVAL_RETRY_S = 60.0
 """Seconds between attempts to remove a stuck container."""
 YIELD_S = 2.0
 """Seconds for which the removal of a used container yields to running attempts."""
@@ -185,7 +185,7 @@ class ContainerPool:
 
     async def acquire_spare(self, key: PoolKey, user: int = 0, flow: str = "") -> Container | None:
         """Lease a second container to a run, without waiting; return None if none can be spared."""
-        ulid = find_spare(self._snapshot(self._waiting.list_in_order()), key, quick=self._is_quick)
+        ulid = find_idle_spare(self._snapshot(self._waiting.list_in_order()), key, quick=self._is_quick)
         if ulid is None:
             return None
         container, watch = self._take_idle(ulid)
@@ -222,7 +222,7 @@ class ContainerPool:
         self._start_removal(container)
         self._update()
 
-    def update_soon(self) -> None:
+    def schedule_update(self) -> None:
         """Determine and execute the next actions."""
         self._update()
 
@@ -341,7 +341,7 @@ class ContainerPool:
         # Otherwise, this creation began before the last failure: count the same problem once.
         if now >= self._blocked_until:
             self.failures += 1
-            self._blocked_until = now + back_off_s(self.failures)
+            self._blocked_until = now + backoff_delay_s(self.failures)
         if self.failures >= OPEN_AFTER_FAILURES:
             self.circuit_open.set()
         log.error("container.create_failed", code=problem.code, failures=self.failures)
@@ -373,7 +373,7 @@ class ContainerPool:
             await run_cleanup(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
         except Exception as problem:
             self.stuck[ulid] = container
-            self._stuck_again_at = self._clock.monotonic() + STUCK_AGAIN_S
+            self._stuck_again_at = self._clock.monotonic() + STUCK_REMOVAL_RETRY_S
             log.critical("container.left_behind", container=ulid, problem=str(problem), exc_info=problem)
         else:
             log.debug("container.removed", container=ulid)
@@ -394,7 +394,7 @@ class ContainerPool:
         """
         now = self._clock.monotonic()
         if self.stuck and now >= self._stuck_again_at:
-            self._stuck_again_at = now + STUCK_AGAIN_S
+            self._stuck_again_at = now + STUCK_REMOVAL_RETRY_S
             for ulid in list(self.stuck):
                 self._start_removal(self.stuck.pop(ulid))
 
@@ -447,10 +447,10 @@ class Reaper:
         """
         owned = await self._engine.list_owned(self._daemon_id)
         live = self._live()
-        unknown = [c for c in owned if _container_name(c) not in live]
+        unknown = [c for c in owned if _format_container_name(c) not in live]
         due = [c for c in unknown if not patient or c.engine_id in self._suspects]
         self._suspects = frozenset(c.engine_id for c in unknown)
-        results = [(_container_name(c), await self._remove_container(c)) for c in due]
+        results = [(_format_container_name(c), await self._remove_container(c)) for c in due]
         reaped = SweepReport(
             removed=tuple(n for n, gone in results if gone),
             left=tuple(n for n, gone in results if not gone),
@@ -462,12 +462,14 @@ class Reaper:
     async def _remove_container(self, container: OwnedContainer) -> bool:
         try:
             await self._engine.remove(
-                ContainerRef(engine_id=container.engine_id, ulid=_container_name(container))
+                ContainerRef(engine_id=container.engine_id, ulid=_format_container_name(container))
             )
         except EngineError as problem:
-            log.critical("container.left_behind", container=_container_name(container), code=problem.code)
+            log.critical(
+                "container.left_behind", container=_format_container_name(container), code=problem.code
+            )
             return False
-        self._on_gone(_container_name(container))
+        self._on_gone(_format_container_name(container))
         return True
 
     async def keep_sweeping(self) -> None:
@@ -480,5 +482,5 @@ class Reaper:
                 log.error("containers.sweep_failed", code=problem.code)
 
 
-def _container_name(container: OwnedContainer) -> str:
+def _format_container_name(container: OwnedContainer) -> str:
     return container.labels.get(LABEL_CONTAINER, container.engine_id)

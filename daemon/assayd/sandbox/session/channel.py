@@ -30,11 +30,11 @@ Header = frames.Header
 FRAMES_PER_TURN = 64
 
 
-class GuestProtocolViolation(Exception):
+class GuestProtocolError(Exception):
     """A protocol violation by the guest. `sandbox` always converts this exception to the run's end."""
 
 
-class StreamEnded(Exception):
+class StreamEndedError(Exception):
     """The end of the guest's stream. `sandbox` always converts this exception to the run's end."""
 
 
@@ -58,7 +58,7 @@ class RunnerChannel:
         After every few frames, this method yields to other tasks, because a guest that sends many small
         frames would otherwise occupy the event loop.
 
-        Raises: GuestFault, if the bytes aren't a frame; StreamEnded at the end; EngineError.
+        Raises: GuestFault, if the bytes aren't a frame; StreamEndedError at the end; EngineError.
         """
         self._given += 1
         if self._given % FRAMES_PER_TURN == 0:
@@ -66,7 +66,7 @@ class RunnerChannel:
         while (frame := self._next()) is None:
             data = await self.duplex.read()
             if not data:
-                raise StreamEnded
+                raise StreamEndedError
             self._coming = self._decoder.feed(data)
         return frame
 
@@ -74,7 +74,7 @@ class RunnerChannel:
         try:
             return next(self._coming, None)
         except frames.FrameError as problem:
-            raise GuestProtocolViolation(str(problem)) from None
+            raise GuestProtocolError(str(problem)) from None
 
     async def close(self) -> None:
         """Close the streams; must be called before the container is killed."""
@@ -85,7 +85,7 @@ def get_integer(header: Header, field: str, *, most: int = 2**53) -> int:
     """Return a header field. Raises: GuestFault, if it isn't a non-negative integer."""
     value = header.get(field)
     if type(value) is not int or not 0 <= value <= most:
-        raise GuestProtocolViolation(f"{header['type']}.{field} is not an integer in range")
+        raise GuestProtocolError(f"{header['type']}.{field} is not an integer in range")
     return value
 
 
@@ -93,7 +93,7 @@ def get_number(header: Header, field: str) -> float:
     """Return a header field. Raises: GuestFault, if it isn't a non-negative finite number."""
     value = header.get(field)
     if type(value) not in (int, float) or not 0 <= value < 1e12:  # type: ignore[operator]
-        raise GuestProtocolViolation(f"{header['type']}.{field} is not a number in range")
+        raise GuestProtocolError(f"{header['type']}.{field} is not a number in range")
     return float(value)  # type: ignore[arg-type]
 
 
@@ -101,7 +101,7 @@ def get_text(header: Header, field: str, *, most: int = 4096) -> str:
     """Return a header field. Raises: GuestFault, if it isn't a string."""
     value = header.get(field)
     if type(value) is not str or len(value) > most:
-        raise GuestProtocolViolation(f"{header['type']}.{field} is not a string of at most {most} characters")
+        raise GuestProtocolError(f"{header['type']}.{field} is not a string of at most {most} characters")
     return value
 
 
@@ -109,7 +109,7 @@ def get_boolean(header: Header, field: str) -> bool:
     """Return a header field. Raises: GuestFault, if it isn't a boolean."""
     value = header.get(field)
     if type(value) is not bool:
-        raise GuestProtocolViolation(f"{header['type']}.{field} is not a boolean")
+        raise GuestProtocolError(f"{header['type']}.{field} is not a boolean")
     return value
 
 
@@ -118,7 +118,7 @@ LEAVE = encode_frame({"type": "leave"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class ReadyReport:
     """A runner's report that it is ready. `memory_bytes` is the container's memory use at that time."""
 
     python: str
@@ -127,18 +127,18 @@ class Ready:
     not_preloaded: tuple[str, ...] = ()
 
 
-async def wait_until_ready(channel: RunnerChannel, preload: Sequence[str]) -> Ready:
+async def wait_until_ready(channel: RunnerChannel, preload: Sequence[str]) -> ReadyReport:
     """Open the conversation, and wait for the runner's report that it is ready.
 
-    Raises: GuestFault, if the answer violates the protocol; StreamEnded.
+    Raises: GuestFault, if the answer violates the protocol; StreamEndedError.
     """
     await channel.send(encode_frame({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
     header, _ = await channel.receive()
     if header["type"] == "fault":
-        raise GuestProtocolViolation(f"the runner can't start: {get_text(header, 'message')}")
+        raise GuestProtocolError(f"the runner can't start: {get_text(header, 'message')}")
     if header["type"] != "ready" or header.get("protocol") != PROTOCOL:
-        raise GuestProtocolViolation("the runner speaks another protocol; rebuild the image")
-    return Ready(
+        raise GuestProtocolError("the runner speaks another protocol; rebuild the image")
+    return ReadyReport(
         python=get_text(header, "python", most=32),
         memory_bytes=get_integer(header, "memory_bytes"),
         cgroup=get_integer(header, "cgroup", most=2),
@@ -250,7 +250,7 @@ class SendAheadWindow:
             or spec.network.mode is NetworkMode.ALLOWLIST
             or any(unit.log is not None for unit in spec.units)
         )
-        self._frames = self._all_frames()
+        self._frames = self._iter_all_frames()
         self._next: bytes | None = next(self._frames, None)
         self._under_way: deque[int] = deque()
 
@@ -276,7 +276,7 @@ class SendAheadWindow:
             return True
         return not self._alone and sum(self._under_way) + len(frames) <= AHEAD_BYTES
 
-    def _all_frames(self) -> Iterator[bytes]:
+    def _iter_all_frames(self) -> Iterator[bytes]:
         last = len(self._spec.units) - 1
         for index, unit in enumerate(self._spec.units):
             yield b"".join(iter_unit_frames(index, unit, more=index < last))

@@ -20,21 +20,21 @@ from assayd.model.run import (
     NetworkEvent,
     OutputFile,
     PolicyEvent,
-    RunEnd,
+    RunEndReason,
     RunSpec,
     Unit,
-    UnitEnd,
+    UnitEndReason,
     UnitResult,
     to_policy_event,
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.outcome import determine_unit_outcome
 from assayd.sandbox.session.channel import (
-    GuestProtocolViolation,
+    GuestProtocolError,
     Header,
     RunnerChannel,
     SendAheadWindow,
-    StreamEnded,
+    StreamEndedError,
     build_begin_frame,
     get_boolean,
     get_integer,
@@ -54,20 +54,20 @@ CHECK = "check"
 """The event that a unit sends before work that the judgement doesn't need."""
 
 
-LEAST_KEPT_BYTES = 2048
+MIN_KEPT_BYTES = 2048
 """Bytes of each stream to keep per unit after earlier units have used up the attempt's share."""
 
 
 class RunObserver:
     """A receiver of events during a run. The default implementation ignores all events."""
 
-    def unit_started(self, index: int) -> None:
+    def on_unit_started(self, index: int) -> None:
         """Process the start of a unit, whose child has received its request."""
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """Process output that a unit wrote."""
 
-    def unit_ended(self, index: int, result: UnitResult) -> None:
+    def on_unit_ended(self, index: int, result: UnitResult) -> None:
         """Process the end of a unit, including its remaining processes."""
 
 
@@ -84,12 +84,12 @@ class AttemptBudget:
         if self._result_bytes >= 0:
             return unit
         # The unit is at fault, not the conversation: drop its results and continue.
-        return replace(unit, end=UnitEnd.RESULT_LIMIT, results=())
+        return replace(unit, end=UnitEndReason.RESULT_LIMIT, results=())
 
     def limit_output(self, unit: UnitResult) -> UnitResult:
         """Return a unit with the part of its output that is kept."""
-        stdout = unit.stdout.truncate_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
-        stderr = unit.stderr.truncate_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
+        stdout = unit.stdout.truncate_to(max(self._room["stdout"], MIN_KEPT_BYTES))
+        stderr = unit.stderr.truncate_to(max(self._room["stderr"], MIN_KEPT_BYTES))
         self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
         self._room["stderr"] -= len(stderr.head) + len(stderr.tail)
         if stdout is unit.stdout and stderr is unit.stderr:
@@ -121,25 +121,25 @@ class Conversation:
         """Send the rules, so that the runner can prepare for the first unit. Raises: EngineError."""
         await self._channel.send(build_begin_frame(self._spec, self._egress.limits if self._egress else None))
 
-    async def run(self, deadline: Deadline, observer: RunObserver | None = None) -> tuple[RunEnd, str]:
+    async def run(self, deadline: Deadline, observer: RunObserver | None = None) -> tuple[RunEndReason, str]:
         """Run the conversation; return the kind of its end and a detail as evidence. Call `begin` first."""
         self._observer, self._deadline = observer or RunObserver(), deadline
         try:
             async with deadline.scope(), open_streams(self._channel, self._egress) as self._streams:
                 await self._run_units()
-            return RunEnd.FINISHED, ""
+            return RunEndReason.FINISHED, ""
         except TimeoutError:
-            return (RunEnd.CANCELLED, "") if deadline.cancelled else (RunEnd.DEADLINE, "")
-        except GuestProtocolViolation as fault:
-            return RunEnd.PROTOCOL, str(fault)
-        except StreamEnded:
-            return RunEnd.LOST, "the runner's stream ended early"
+            return (RunEndReason.CANCELLED, "") if deadline.cancelled else (RunEndReason.DEADLINE, "")
+        except GuestProtocolError as fault:
+            return RunEndReason.PROTOCOL, str(fault)
+        except StreamEndedError:
+            return RunEndReason.LOST, "the runner's stream ended early"
         except EngineError as problem:
-            return RunEnd.ENGINE, problem.code
+            return RunEndReason.ENGINE, problem.code
         finally:
             if self._current is not None:
                 asked = self._egress.events(len(self.units)) if self._egress is not None else ()
-                self._keep_result(self._add_network_events(self._current.finish_interrupted(), asked))
+                self._keep_result(self._add_network_events(self._current.build_interrupted_result(), asked))
 
     async def _run_units(self) -> None:
         opening, ahead = list(iter_content_frames(self._spec)), SendAheadWindow(self._spec)
@@ -151,7 +151,7 @@ class Conversation:
             ahead.ended()
             if self._spec.stop_on_failure and not self.units[index].outcome.completed:
                 break
-            opening = list(_log_frames(unit, self.units[index]))
+            opening = list(_iter_log_frames(unit, self.units[index]))
             await self._repeat_without_check(index, unit)
         await self._channel.send(*opening, ahead.finish())
         await self._receive_final_frames()
@@ -175,7 +175,7 @@ class Conversation:
             if kind == "started":
                 self._between_s += get_number(header, "starved_s")
                 self._exclude_starved_time(0.0)
-                self._observer.unit_started(index)
+                self._observer.on_unit_started(index)
             elif kind == "output":
                 self._observer.output(index, *transcript.output(header, body))
             elif kind == "event":
@@ -192,20 +192,20 @@ class Conversation:
             elif self._streams is not None:
                 self._streams.process_frame(index, header, body)
             else:
-                raise GuestProtocolViolation(f"unexpected frame {str(kind)[:40]!r}")
+                raise GuestProtocolError(f"unexpected frame {str(kind)[:40]!r}")
 
     async def _receive_unit_frame(self, index: int) -> tuple[Header, bytes]:
         """Return the next frame of a unit. Raises: GuestFault if the frame belongs to another unit."""
         header, body = await self._receive_frame()
         if get_integer(header, "unit", most=10**6) != index:
-            raise GuestProtocolViolation("a frame of another unit")
+            raise GuestProtocolError("a frame of another unit")
         return header, body
 
     async def _receive_frame(self) -> tuple[Header, bytes]:
         """Return the next frame. Raises: GuestFault if the runner reports a fault."""
         header, body = await self._channel.receive()
         if header["type"] == "fault":
-            raise GuestProtocolViolation(f"the runner gave up: {get_text(header, 'message')}")
+            raise GuestProtocolError(f"the runner gave up: {get_text(header, 'message')}")
         if header["type"] == "unconfined":
             log.error("child.unconfined", said=get_text(header, "message"))
             raise EngineError("engine.unconfined", "a child couldn't be confined", retryable=True)
@@ -238,7 +238,7 @@ class Conversation:
         result = replace(result, outcome=determine_unit_outcome(result, self._spec.units[index]))
         self._keep_result(result)
         self._exclude_starved_time(0.0)
-        self._observer.unit_ended(index, result)
+        self._observer.on_unit_ended(index, result)
 
     def _keep_result(self, unit: UnitResult) -> None:
         """Keep a unit's result, and its output within the limits."""
@@ -255,21 +255,21 @@ class Conversation:
                 self.outputs_dropped = _read_dropped_outputs(header)
                 return
             if header["type"] != "collected":
-                raise GuestProtocolViolation(f"unexpected frame {str(header['type'])[:40]!r}")
+                raise GuestProtocolError(f"unexpected frame {str(header['type'])[:40]!r}")
             self._append_output(header, body)
 
     def _append_output(self, header: Header, body: bytes) -> None:
         path = get_text(header, "path", most=1024)
         if get_boolean(header, "append") != (path in self.outputs):
-            raise GuestProtocolViolation("declared outputs out of order")
+            raise GuestProtocolError("declared outputs out of order")
         self.outputs.setdefault(path, bytearray()).extend(body)
         if get_boolean(header, "truncated"):
             self.truncated.add(path)
         limits = self._spec.limits
         if len(self.outputs) > limits.outputs_files:
-            raise GuestProtocolViolation("more declared outputs than the runner may pass on")
+            raise GuestProtocolError("more declared outputs than the runner may pass on")
         if sum(map(len, self.outputs.values())) > limits.outputs_bytes:
-            raise GuestProtocolViolation("larger declared outputs than the runner may pass on")
+            raise GuestProtocolError("larger declared outputs than the runner may pass on")
 
     def collected(self) -> tuple[OutputFile, ...]:
         """Return the received outputs."""
@@ -284,7 +284,7 @@ def _has_started_check(unit: UnitResult) -> bool:
     return any(event.kind == CHECK for event in unit.events)
 
 
-def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
+def _iter_log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
     """Yield the frames that stage a unit's output as files for later units."""
     if unit.log is not None:
         out, err = result.stdout.text().encode(), result.stderr.text().encode()
@@ -294,5 +294,5 @@ def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
 def _read_dropped_outputs(header: Header) -> tuple[str, ...]:
     reasons = header.get("outputs_dropped")
     if type(reasons) is not list or len(reasons) > MAX_DROPPED:
-        raise GuestProtocolViolation("bye.outputs_dropped is not a short list")
+        raise GuestProtocolError("bye.outputs_dropped is not a short list")
     return tuple(get_text({"type": "bye", "reason": r}, "reason") for r in reasons)

@@ -16,16 +16,16 @@ import structlog
 
 from assayd.aio import task_group
 from assayd.errors import EngineError
-from assayd.guest.frames import WINDOW, Header, encode_frame, window_cost
+from assayd.guest.frames import WINDOW, Header, compute_window_cost, encode_frame
 from assayd.model.run import NetworkEvent
 from assayd.ports.egress import EgressSession
-from assayd.sandbox.session.channel import GuestProtocolViolation, RunnerChannel, get_integer
+from assayd.sandbox.session.channel import GuestProtocolError, RunnerChannel, get_integer
 
 log = structlog.get_logger()
 
 _GRANT_BYTES = WINDOW // 4
 _PIECE_BYTES = 32 * 1024
-_MOST_STREAMS = 2**31
+_MAX_STREAMS = 2**31
 
 
 class RelayedStream:
@@ -50,8 +50,8 @@ class RelayedStream:
                 return b""
             await self._wait_for_change()
         piece = self._arrived.popleft()
-        self._held -= window_cost(piece)
-        self._taken += window_cost(piece)
+        self._held -= compute_window_cost(piece)
+        self._taken += compute_window_cost(piece)
         if self._taken >= _GRANT_BYTES and not self._guest_ended:
             taken, self._taken = self._taken, 0
             await self._send_frame("stream_credit", credit=taken)
@@ -87,11 +87,11 @@ class RelayedStream:
         if self._gone:
             return
         if self._guest_ended:
-            raise GuestProtocolViolation("a relayed stream goes on after its end")
-        self._held += window_cost(piece)
+            raise GuestProtocolError("a relayed stream goes on after its end")
+        self._held += compute_window_cost(piece)
         # Received bytes that aren't granted yet aren't credit either.
         if self._held + self._taken > WINDOW:
-            raise GuestProtocolViolation("a relayed stream has sent more than it has credit for")
+            raise GuestProtocolError("a relayed stream has sent more than it has credit for")
         self._arrived.append(piece)
         self._changed.set()
 
@@ -109,12 +109,12 @@ class RelayedStream:
     def grant(self, count: int) -> None:
         """Add credit. Raises: GuestFault if the credit is zero or exceeds the bytes sent."""
         if not count:
-            raise GuestProtocolViolation("credit for nothing")
+            raise GuestProtocolError("credit for nothing")
         if self._gone:
             return
         self._credit += count
         if self._credit > WINDOW:
-            raise GuestProtocolViolation("credit for more than was sent")
+            raise GuestProtocolError("credit for more than was sent")
         self._changed.set()
 
     async def _wait_for_change(self) -> None:
@@ -139,11 +139,11 @@ class StreamSet:
         """Process a frame from the runner. Raises: GuestFault."""
         match header["type"]:
             case "stream_open":
-                self._begin_stream(unit, get_integer(header, "stream", most=_MOST_STREAMS))
+                self._begin_stream(unit, get_integer(header, "stream", most=_MAX_STREAMS))
             case "stream_limit":
-                self._session.used_up(unit)
+                self._session.record_limit_reached(unit)
             case kind:
-                stream = self._get_stream(get_integer(header, "stream", most=_MOST_STREAMS))
+                stream = self._get_stream(get_integer(header, "stream", most=_MAX_STREAMS))
                 if stream is not None:
                     _deliver_frame(stream, str(kind), header, body)
 
@@ -163,7 +163,7 @@ class StreamSet:
     def _begin_stream(self, unit: int, number: int) -> None:
         limits = self._session.limits
         if number != self._next or number >= limits.connections:
-            raise GuestProtocolViolation("a relayed stream out of order")
+            raise GuestProtocolError("a relayed stream out of order")
         self._next += 1
         stream = RelayedStream(self._channel, number)
         task = self._tasks.create_task(self._serve_stream(stream, unit), name=f"stream-{number}")
@@ -173,7 +173,7 @@ class StreamSet:
     def _get_stream(self, number: int) -> RelayedStream | None:
         """Return an open stream, or None if the stream was already closed. Raises: GuestFault."""
         if number >= self._next:
-            raise GuestProtocolViolation("a relayed stream that was never opened")
+            raise GuestProtocolError("a relayed stream that was never opened")
         return self._open[number][0] if number in self._open else None
 
     async def _serve_stream(self, stream: RelayedStream, unit: int) -> None:
@@ -207,7 +207,7 @@ def _deliver_frame(stream: RelayedStream, kind: str, header: Header, body: bytes
         case "stream_credit":
             stream.grant(get_integer(header, "credit", most=WINDOW))
         case _:
-            raise GuestProtocolViolation(f"unexpected frame {kind[:40]!r}")
+            raise GuestProtocolError(f"unexpected frame {kind[:40]!r}")
 
 
 @asynccontextmanager

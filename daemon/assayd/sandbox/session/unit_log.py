@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from assayd.model.run import CapturedOutput, Limits, PolicyEvent, ResourceUsage, UnitEnd, UnitResult
+from assayd.model.run import CapturedOutput, Limits, PolicyEvent, ResourceUsage, UnitEndReason, UnitResult
 from assayd.sandbox.session.channel import (
-    GuestProtocolViolation,
+    GuestProtocolError,
     Header,
     get_boolean,
     get_integer,
@@ -39,17 +39,17 @@ class UnitTranscript:
         """Add a piece of output; return its stream and bytes. Raises: GuestFault."""
         stream, part = get_text(header, "stream"), get_text(header, "part")
         if stream not in ("stdout", "stderr") or part not in ("head", "tail"):
-            raise GuestProtocolViolation("output of an unknown stream")
+            raise GuestProtocolError("output of an unknown stream")
         kept = self._parts.setdefault((stream, part), bytearray())
         kept += body
         if len(kept) > self._limits.output_kept_bytes // 2:
-            raise GuestProtocolViolation("more output than the runner may pass on")
+            raise GuestProtocolError("more output than the runner may pass on")
         return stream, body
 
     def event(self, header: Header) -> PolicyEvent:
         """Add a policy event. Raises: GuestFault."""
         if len(self._events) >= MAX_EVENTS:
-            raise GuestProtocolViolation("more policy events than the runner may pass on")
+            raise GuestProtocolError("more policy events than the runner may pass on")
         file, line = header.get("file"), header.get("line")
         event = PolicyEvent(
             kind=get_text(header, "kind", most=64),
@@ -66,14 +66,14 @@ class UnitTranscript:
         """Add a part of a result record. Raises: GuestFault."""
         index, last = get_integer(header, "index", most=MAX_RECORDS), get_boolean(header, "last")
         if index != len(self._records) - self._open:
-            raise GuestProtocolViolation("result records out of order")
+            raise GuestProtocolError("result records out of order")
         if not self._open:
             self._records.append(bytearray())
         self._records[-1] += body
         self._open = not last
         self._result_bytes += len(body)
         if self._result_bytes > self._limits.unit_result_bytes:
-            raise GuestProtocolViolation("a result larger than its cap")
+            raise GuestProtocolError("a result larger than its cap")
 
     def clock(self, header: Header) -> None:
         """Update the resource usage."""
@@ -86,7 +86,7 @@ class UnitTranscript:
     def end(self, header: Header) -> UnitResult:
         """Return the unit's result, given the runner's final frame for the unit. Raises: GuestFault."""
         if self._open:
-            raise GuestProtocolViolation("a result record without its end")
+            raise GuestProtocolError("a result record without its end")
         self.clock(header)
         malformed = header.get("malformed")
         return UnitResult(
@@ -103,12 +103,12 @@ class UnitTranscript:
             events_dropped=get_integer(header, "events_dropped"),
         )
 
-    def finish_interrupted(self) -> UnitResult:
+    def build_interrupted_result(self) -> UnitResult:
         """Return the known results of a unit whose run ended before the unit did."""
         return UnitResult(
             name=self._name,
             wait_status=None,
-            end=UnitEnd.INTERRUPTED,
+            end=UnitEndReason.INTERRUPTED,
             results=tuple(bytes(r) for r in self._records),
             stdout=self._build_captured_output("stdout", None),
             stderr=self._build_captured_output("stderr", None),
@@ -120,7 +120,7 @@ class UnitTranscript:
         head, tail = (bytes(self._parts.get((stream, part), b"")) for part in ("head", "tail"))
         held = len(head) + len(tail)
         if total is not None and total < held:
-            raise GuestProtocolViolation(f"{stream} holds more bytes than were counted")
+            raise GuestProtocolError(f"{stream} holds more bytes than were counted")
         return CapturedOutput(head=head, tail=tail, total_bytes=held if total is None else total)
 
 
@@ -128,17 +128,17 @@ def _read_wait_status(header: Header) -> int:
     """Parse the wait status of an ended process (exit or signal). Raises: GuestFault."""
     status = get_integer(header, "wait_status", most=0xFFFF)
     if not (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
-        raise GuestProtocolViolation("unit_end.wait_status is not that of an end")
+        raise GuestProtocolError("unit_end.wait_status is not that of an end")
     return status
 
 
-def _read_unit_end(header: Header) -> UnitEnd:
+def _read_unit_end(header: Header) -> UnitEndReason:
     try:
-        end = UnitEnd(get_text(header, "end"))
+        end = UnitEndReason(get_text(header, "end"))
     except ValueError:
-        raise GuestProtocolViolation("unit_end.end is unknown") from None
-    if end is UnitEnd.INTERRUPTED:
-        raise GuestProtocolViolation("only the daemon interrupts")
+        raise GuestProtocolError("unit_end.end is unknown") from None
+    if end is UnitEndReason.INTERRUPTED:
+        raise GuestProtocolError("only the daemon interrupts")
     return end
 
 

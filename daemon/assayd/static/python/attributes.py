@@ -154,7 +154,7 @@ def _check_method(
 
 def _check_module_attribute(view: SecurityView, node: ast.Attribute, module: str) -> Iterator[Finding]:
     dotted = f"{module}.{node.attr}"
-    if not view.checks_uses(module):
+    if not view.should_check_uses(module):
         return
     if not view.modules.allows_name(module, node.attr):
         message = f"{dotted} isn't allowed."
@@ -189,7 +189,7 @@ def check_module_value(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     if isinstance(site.parent, ast.Attribute) or _is_getattr_argument(view, site):
         return
     for module in sorted(view.resolve_modules(node, site.scope)):
-        if view.is_restricted(module) and view.checks_uses(module):
+        if view.is_restricted(module) and view.should_check_uses(module):
             message = f"The module {module!r} is used as a value."
             suggestion = f"Use {module} only as in {module}.name; pass functions, not modules."
             yield view.error(node, "module.as_value", message, suggestion)
@@ -205,7 +205,7 @@ def check_named_access(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
         return
     match node.args:
         case [value, ast.Constant(value=str(name)), *_]:
-            owners = [m for m in view.resolve_modules(value, site.scope) if view.checks_uses(m)]
+            owners = [m for m in view.resolve_modules(value, site.scope) if view.should_check_uses(m)]
             for module in (m for m in sorted(owners) if not view.modules.allows_name(m, name)):
                 message = f"{module}.{name} isn't allowed."
                 instead = suggest_name(module, view.modules, name)

@@ -31,7 +31,7 @@ from assayd.findings.source_text import byte_offset_to_column, get_line, get_sni
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy, SubmoduleRule
 from assayd.model.text_limits import shorten_text
-from assayd.static.python.names import PACKAGE_NAMES, refusal_reason
+from assayd.static.python.names import PACKAGE_NAMES, get_refusal_reason
 from assayd.static.python.scopes import list_nodes
 
 RULES = (
@@ -186,7 +186,7 @@ Problem = tuple[str, str, str, str]
 def _check_import(node: ast.Import, modules: PolicyModules) -> Iterator[Problem]:
     for alias in node.names:
         if not modules.policy.allows(alias.name):
-            yield _not_allowed_problem(alias.name, modules)
+            yield _build_not_allowed_problem(alias.name, modules)
 
 
 def _check_from_import(node: ast.ImportFrom, modules: PolicyModules) -> Iterator[Problem]:
@@ -201,8 +201,8 @@ def _check_from_import(node: ast.ImportFrom, modules: PolicyModules) -> Iterator
         )
     elif module == "__future__":
         return
-    elif not modules.policy.allows(module) and not _names_submodules(node, modules):
-        yield _not_allowed_problem(module, modules, taking=[alias.name for alias in node.names])
+    elif not modules.policy.allows(module) and not _imports_submodules(node, modules):
+        yield _build_not_allowed_problem(module, modules, taking=[alias.name for alias in node.names])
     elif any(alias.name == "*" for alias in node.names):
         yield (
             "import.star",
@@ -218,7 +218,7 @@ def _check_from_import(node: ast.ImportFrom, modules: PolicyModules) -> Iterator
                 yield "attribute.not_allowed", message, instead, f"{module}.{alias.name}"
 
 
-def _names_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
+def _imports_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
     """Return whether every imported name is an allowed module or a name of the package itself.
 
     Example: ``from os import path, sep``.
@@ -234,8 +234,8 @@ def _names_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
     )
 
 
-def _not_allowed_problem(module: str, modules: PolicyModules, taking: Sequence[str] = ()) -> Problem:
-    reason = refusal_reason(module)
+def _build_not_allowed_problem(module: str, modules: PolicyModules, taking: Sequence[str] = ()) -> Problem:
+    reason = get_refusal_reason(module)
     message = f"Import of {module!r} is not allowed" + (f" ({reason})." if reason else ".")
     inside = modules.submodules(module)
     if inside and taking and module in PACKAGE_NAMES:
@@ -355,14 +355,14 @@ def add_import_edits(
             continue
         imports = _map_imports_by_line(tree) if imports is None else imports
         node = imports.get(finding.line or 0)
-        unused = None if node is None else _removal_edit(node, tree, text)
+        unused = None if node is None else _build_removal_edit(node, tree, text)
         if unused is None and node is not None and programs:
-            unused = _removal_edit(node, _remove_blocks(tree, programs), text)
+            unused = _build_removal_edit(node, _remove_blocks(tree, programs), text)
             if unused is not None:
                 yield from (_main_block_finding(program, node, text) for program in programs)
                 programs = ()
         if paths and _is_os_import(finding) and _uses_only_paths(tree):
-            yield _package_warning(finding, unused or _build_path_import_edit(finding, text))
+            yield _build_package_warning(finding, unused or _build_path_import_edit(finding, text))
         else:
             yield replace(finding, edit=unused)
 
@@ -370,7 +370,7 @@ def add_import_edits(
 def iter_unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
     """Yield each module whose import is unused, and the edit that removes the import."""
     for node in _map_imports_by_line(tree).values():
-        edit = _removal_edit(node, tree, text) if _module_name(node) != "__future__" else None
+        edit = _build_removal_edit(node, tree, text) if _module_name(node) != "__future__" else None
         if edit is not None:
             yield _module_name(node), edit
 
@@ -388,7 +388,7 @@ def _module_name(node: Import) -> str:
     return node.names[0].name if isinstance(node, ast.Import) else node.module or ""
 
 
-def _removal_edit(node: Import, tree: ast.Module, text: str) -> Edit | None:
+def _build_removal_edit(node: Import, tree: ast.Module, text: str) -> Edit | None:
     [alias] = node.names
     name = (alias.asname or alias.name).partition(".")[0]
     if name == "*" or not _is_whole_line(node, text) or len(tree.body) == 1:
@@ -466,7 +466,7 @@ def _uses_only_paths(tree: ast.Module) -> bool:
     return asked == 0
 
 
-def _package_warning(finding: Finding, edit: Edit | None) -> Finding:
+def _build_package_warning(finding: Finding, edit: Edit | None) -> Finding:
     return replace(
         finding,
         rule=PACKAGE_RULE.id,

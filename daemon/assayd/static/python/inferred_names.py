@@ -186,11 +186,11 @@ def _iter_scopes(scope: Scope) -> Iterator[Scope]:
 
 
 def _finding(one: _UndefinedName, source: PythonSource, tree: ScopedTree, severity: Severity) -> Finding:
-    first = min(one.sites, key=lambda site: (_line_of(site), _column_of(site)))
+    first = min(one.sites, key=lambda site: (_get_site_line(site), _get_site_column(site)))
     near = _guess_intended_name(first, tree) if len(one.name) > 2 else None
-    line = _line_of(first)
+    line = _get_site_line(first)
     shown = get_line(source.text, line) or ""
-    others = sorted({_line_of(site) for site in one.sites} - {line})
+    others = sorted({_get_site_line(site) for site in one.sites} - {line})
     also = f" (also in line{'s' * (len(others) > 1)} {', '.join(map(str, others[:10]))})" if others else ""
     remedy = f"Define or import '{one.name}' before it is used."
     if one.name == "self" and any(scope.kind is ScopeKind.CLASS for scope in _iter_scopes(first.scope)):
@@ -209,7 +209,7 @@ def _finding(one: _UndefinedName, source: PythonSource, tree: ScopedTree, severi
         message=f"'{one.name}' is not defined anywhere in the code{also}.",
         severity=severity,
         line=line,
-        column=byte_offset_to_column(shown, _column_of(first)),
+        column=byte_offset_to_column(shown, _get_site_column(first)),
         snippet=get_snippet(source.text, line),
         suggestion=remedy,
         edit=_build_misspelling_edit(one, near.name, source.text) if near and near.certain else None,
@@ -245,21 +245,21 @@ def _guess_intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None
 def _build_misspelling_edit(one: _UndefinedName, meant: str, text: str) -> Edit | None:
     """Return the edit that corrects a misspelled name at all of its locations."""
     lines = text.split("\n")
-    for site in sorted(one.sites, key=lambda s: (_line_of(s), _column_of(s)), reverse=True):
-        line = lines[_line_of(site) - 1]
-        start = byte_offset_to_column(line, _column_of(site)) - 1
+    for site in sorted(one.sites, key=lambda s: (_get_site_line(s), _get_site_column(s)), reverse=True):
+        line = lines[_get_site_line(site) - 1]
+        start = byte_offset_to_column(line, _get_site_column(site)) - 1
         if line[start : start + len(one.name)] != one.name:
             return None
-        lines[_line_of(site) - 1] = line[:start] + meant + line[start + len(one.name) :]
+        lines[_get_site_line(site) - 1] = line[:start] + meant + line[start + len(one.name) :]
     changed = "\n".join(lines)
     return build_edit(text, changed) if parse_or_none(changed) is not None else None
 
 
-def _line_of(site: NodeSite) -> int:
+def _get_site_line(site: NodeSite) -> int:
     return getattr(site.node, "lineno", 1)
 
 
-def _column_of(site: NodeSite) -> int:
+def _get_site_column(site: NodeSite) -> int:
     return getattr(site.node, "col_offset", 0)
 
 

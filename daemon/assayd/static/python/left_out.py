@@ -32,16 +32,16 @@ _GAP = re.compile(r"(?<=[\w'\")\]}]) (?=[\w'\"])")
 _OPERATOR = re.compile(r"[-+*/%@&|^<>!]|(?<![\w)\]\s])=|==|\b(?:and|or|not|in|is|if|else|for|lambda)\b")
 _CALL_ALONE = re.compile(r"\s*[\w.]+(?:\[[^\]]*\])?\(")
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
-_MOST_PLACES = 40
+_MAX_PLACES = 40
 
 
-def insert_comparison(error: SyntaxError, text: str) -> Edit | None:
+def replace_assignment_in_condition(error: SyntaxError, text: str) -> Edit | None:
     """Return the edit that turns an assignment into a comparison: ``if x = 1:`` -> ``if x == 1:``."""
     line = get_line(text, error.lineno)
     if line is None or error.lineno is None:
         return None
     masked = mask_line(line)
-    places = [m.start() for m in _LONE_EQUALS.finditer(masked)][:_MOST_PLACES]
+    places = [m.start() for m in _LONE_EQUALS.finditer(masked)][:_MAX_PLACES]
     asked = [place for place in places if _ASKS.search(masked[:place]) or _is_inside(masked[:place])]
     good = [
         at
@@ -81,16 +81,16 @@ def insert_comma(error: SyntaxError, text: str) -> Edit | None:
     if "forgot a comma" not in error.msg and not _SEPARATES.match(mask_line(line)):
         return None  # Outside brackets, x = y z isn't a tuple.
     changed = [
-        one for one in _iter_with_comma(line) if _compiles(_replace_line(text, error.lineno, one), text)
+        one for one in _iter_comma_insertions(line) if _compiles(_replace_line(text, error.lineno, one), text)
     ]
     if len(changed) != 1:
         return None
     return Edit(start_line=error.lineno, end_line=error.lineno, replacement=changed[0])
 
 
-def _iter_with_comma(line: str) -> Iterator[str]:
+def _iter_comma_insertions(line: str) -> Iterator[str]:
     masked = mask_line(line)
-    for place in list(_GAP.finditer(masked))[:_MOST_PLACES]:
+    for place in list(_GAP.finditer(masked))[:_MAX_PLACES]:
         before = re.search(r"(\w+)$", masked[: place.start()])
         after = re.match(r"\w+", masked[place.end() :])
         if any(found is not None and keyword.iskeyword(found[0]) for found in (before, after)):
@@ -111,7 +111,7 @@ def close_open_bracket(error: SyntaxError, text: str) -> Edit | None:
     at = error.lineno - 1
     line, closer = lines[at], _CLOSERS[found[1]]
     inside = mask_line(line)[error.offset :]
-    several = missing_closers(line)
+    several = list_missing_closers(line)
     if len(several) > 1:
         return _close_brackets(lines, at, several) if not _OPERATOR.search(mask_line(line)) else None
     last = at if inside.strip() else _find_last_indented(lines, at)
@@ -126,7 +126,7 @@ def close_open_bracket(error: SyntaxError, text: str) -> Edit | None:
     return build_edit(text, changed) if _compiles(changed, text) else None
 
 
-def missing_closers(line: str) -> str:
+def list_missing_closers(line: str) -> str:
     """Return the closing brackets that a line lacks, in the order in which they must be inserted."""
     open_: list[str] = []
     for character in mask_line(line):

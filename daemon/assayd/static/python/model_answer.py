@@ -75,7 +75,7 @@ def _unwrap(text: str) -> AnswerCode | None:
         if found is None:
             return AnswerCode(text=plain, findings=(*findings, *_report_unindented(code, plain)))
         taken, blocks = found
-        findings = findings or tuple(_report_taken_block(taken, blocks, plain))
+        findings = findings or tuple(_report_selected_block(taken, blocks, plain))
         code = taken.body
     return None
 
@@ -154,7 +154,7 @@ def _is_indented(text: str) -> bool:
     return code is not None and code[0][0] in " \t"
 
 
-def _report_taken_block(taken: _Block, blocks: Sequence[_Block], text: str) -> Iterator[Finding]:
+def _report_selected_block(taken: _Block, blocks: Sequence[_Block], text: str) -> Iterator[Finding]:
     where = "Line numbers start at the block's first line."
     if len(blocks) > 1:
         yield _info_finding(

@@ -186,7 +186,7 @@ def is_dunder(name: str) -> bool:
     return len(name) > 4 and name.startswith("__") and name.endswith("__")
 
 
-def refusal_reason(module: str) -> str | None:
+def get_refusal_reason(module: str) -> str | None:
     """Return the reason why a module isn't allowed in submitted code, or None if no reason is known."""
     while module:
         if module in MODULE_REASONS:

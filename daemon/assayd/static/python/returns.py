@@ -81,7 +81,7 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
     silent = {
         name: found[0]
         for name, found in named.items()
-        if len(found) == 1 and not found[0].decorator_list and _never_returns(found[0])
+        if len(found) == 1 and not found[0].decorator_list and _never_returns_value(found[0])
     }
     bound = _find_other_bound_names(nodes) if silent else frozenset()
     silent = {name: one for name, one in silent.items() if name not in bound}
@@ -94,7 +94,7 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
         said.add(id(function))
         yield _silent_method_finding(function, source)
     every = (function for found in named.values() for function in found if id(function) not in said)
-    for function in islice((one for one in every if _ends_in_nothing(one)), _MOST):
+    for function in islice((one for one in every if _discards_last_value(one)), _MOST):
         yield _no_effect_finding(function, source, severity, budget)
 
 
@@ -103,7 +103,7 @@ def _iter_silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function
     inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
     methods = (node for node in inside if isinstance(node, ast.FunctionDef))
     wanted = (one for one in methods if one.name in _ANSWERING and not one.decorator_list)
-    return (one for one in wanted if _never_returns(one) or _ends_in_constant(one))
+    return (one for one in wanted if _never_returns_value(one) or _ends_in_constant(one))
 
 
 def _ends_in_constant(function: _Function) -> bool:
@@ -134,7 +134,7 @@ def _silent_method_finding(function: _Function, source: PythonSource) -> Finding
     )
 
 
-def _never_returns(function: _Function) -> bool:
+def _never_returns_value(function: _Function) -> bool:
     """Return whether a function never returns a value and ends normally."""
     own = list(_iter_own_nodes(function))
     if any(isinstance(n, ast.Yield | ast.YieldFrom) or (isinstance(n, ast.Return) and n.value) for n in own):
@@ -145,7 +145,7 @@ def _never_returns(function: _Function) -> bool:
     return not (isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant))
 
 
-def _ends_in_nothing(function: _Function) -> bool:
+def _discards_last_value(function: _Function) -> bool:
     """Return whether the last statement only computes a value, which is then neither used nor stored."""
     last = function.body[-1]
     if not isinstance(last, ast.Expr) or not isinstance(last.value, _NOTHING):

@@ -87,7 +87,7 @@ def limit_explanation() -> Iterator[CompileBudget]:
         _explaining.reset(token)
 
 
-def _is_affordable(text: str) -> bool:
+def _try_spend_explanation(text: str) -> bool:
     """Take one pass over `text` from the budget of the explanation, if one is being made."""
     budget = _explaining.get()
     return budget is None or budget.try_spend(text)
@@ -118,9 +118,9 @@ def parse_or_none(text: str) -> ast.Module | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            tree = ast.parse(text) if _is_affordable(text) else None
+            tree = ast.parse(text) if _try_spend_explanation(text) else None
             # Counting names and compiling take about twice as long as parsing.
-            if tree is None or not (_is_affordable(text) and _is_affordable(text)):
+            if tree is None or not (_try_spend_explanation(text) and _try_spend_explanation(text)):
                 return None
             if is_slow_to_compile(tree):
                 return None
@@ -135,7 +135,7 @@ def fails_after_line(text: str, number: int) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if _is_affordable(text):
+            if _try_spend_explanation(text):
                 ast.parse(text)
         except SyntaxError as error:
             return (error.lineno or 0) > number
@@ -171,7 +171,7 @@ def repeat_per_line(change: LineChange) -> Proposal:
                 return
             lines[at - 1] = changed
             changed = "\n".join(lines)
-            if not _is_affordable(changed):
+            if not _try_spend_explanation(changed):
                 return
             following = _get_syntax_error(changed)
             if following is None:
@@ -208,13 +208,13 @@ def add_colon(line: str) -> str | None:
     return f"{code.rstrip()}:{code[len(code.rstrip()) :]}{comment}"
 
 
-def join_else_if(line: str) -> str | None:
+def replace_else_if(line: str) -> str | None:
     """Change ``else if x:`` to ``elif x:``, or return None for other lines."""
     found = re.fullmatch(r"(\s*)else\s+if\b(.*)", line)
     return f"{found[1]}elif{found[2]}" if found else None
 
 
-def call_print(line: str) -> str | None:
+def add_print_parentheses(line: str) -> str | None:
     """Change ``print "x"`` to ``print("x")``, or return None if no equivalent call exists."""
     code, comment = _split_comment(line)
     said = code.rstrip()
@@ -224,7 +224,7 @@ def call_print(line: str) -> str | None:
     return f"{found[1]}print({found[2]}){code[len(said) :]}{comment}"
 
 
-def name_exceptions(line: str) -> str | None:
+def fix_except_clause(line: str) -> str | None:
     """Change ``except A, B:`` to ``except (A, B):``, and ``except A, error:`` to ``except A as error:``."""
     found = re.fullmatch(r"(\s*except\s+)([\w.]+(?:\s*,\s*[\w.]+)+)(\s*:.*)", line)
     if found is None:
@@ -279,7 +279,7 @@ def _split_comment(line: str) -> tuple[str, str]:
     return line, ""
 
 
-def close_bracket(error: SyntaxError, text: str) -> Iterator[str]:
+def insert_missing_bracket(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``x = int(s`` to ``x = int(s)`` by inserting the closing bracket after each word in turn."""
     start = _find_error_offset(error, text)
     if start is None or text[start] not in _CLOSERS:
@@ -290,7 +290,7 @@ def close_bracket(error: SyntaxError, text: str) -> Iterator[str]:
             yield text[:place] + _CLOSERS[text[start]] + text[place:]
 
 
-def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
+def fix_mismatched_bracket(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``[1, 2)`` to ``[1, 2]``, and ``f([1, 2)`` to ``f([1, 2])``."""
     end = _find_error_offset(error, text)
     opener = re.search(r"does not match opening parenthesis '(.)'", error.msg)
@@ -304,7 +304,7 @@ def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
             yield text[:place] + closer + text[place:]
 
 
-def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
+def remove_extra_bracket(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``x = int(s))`` to ``x = int(s)`` by removing each bracket of that kind in turn."""
     end = _find_error_offset(error, text)
     if end is None:
@@ -314,7 +314,7 @@ def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
         yield text[: start + found.start()] + text[start + found.end() :]
 
 
-def close_string(error: SyntaxError, text: str) -> Iterator[str]:
+def insert_missing_quote(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``split("/)`` to ``split("/")`` by trying each position of the line for the quote."""
     start = _find_error_offset(error, text)
     line_end = text.find("\n", start or 0)

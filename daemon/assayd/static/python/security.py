@@ -108,7 +108,7 @@ def _check_literal_names(form: str) -> Callable[[SecurityView, ast.Call | None],
     return judge
 
 
-def _check_wraps(_: SecurityView, call: ast.Call | None) -> _Words | None:
+def _check_wraps_call(_: SecurityView, call: ast.Call | None) -> _Words | None:
     plain = call is not None and len(call.args) == 1 and not call.keywords
     if plain and not isinstance(call.args[0], ast.Starred):  # type: ignore[union-attr]  # it is there when plain
         return None
@@ -132,7 +132,7 @@ def _check_catch_warnings(view: SecurityView, call: ast.Call | None) -> _Words |
 
 
 _FORMS: Mapping[str, Callable[[SecurityView, ast.Call | None], _Words | None]] = {
-    "functools.wraps": _check_wraps,
+    "functools.wraps": _check_wraps_call,
     "logging.basicConfig": _check_basic_config,
     "operator.attrgetter": _check_literal_names("attrgetter"),
     "operator.methodcaller": _check_literal_names("methodcaller"),

@@ -77,13 +77,13 @@ def list_alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> 
             followed.add(node.id)
             pending.append(aliases[node.id])
             continue
-        names, inner = _read(node)
+        names, inner = _read_annotation(node)
         found.update(names)
         pending.extend(inner)
     return frozenset(found - followed)
 
 
-def _read(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
+def _read_annotation(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
     """Return the types that a node itself names, and its nested annotations."""
     match node:
         case ast.Constant(value=None):
@@ -96,12 +96,12 @@ def _read(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
         case ast.BinOp(op=ast.BitOr(), left=left, right=right):
             return [], [left, right]
         case ast.Subscript(value=value, slice=inner):
-            return _read_subscript(value, inner)
+            return _read_annotation_subscript(value, inner)
         case _:
             return ["something else"], []
 
 
-def _read_subscript(value: ast.expr, inner: ast.expr) -> tuple[list[str], list[ast.expr]]:
+def _read_annotation_subscript(value: ast.expr, inner: ast.expr) -> tuple[list[str], list[ast.expr]]:
     name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     if name in _WRAPPERS:

@@ -76,7 +76,9 @@ def parse_source(text: str) -> PythonSource:
     if isinstance(tree, Finding):
         return PythonSource(text=text, tree=None, findings=(tree,))
     noted = {(w.lineno, str(w.message)) for w in caught if issubclass(w.category, _COMPILER_WARNINGS)}
-    return PythonSource(text=text, tree=tree, findings=python_syntax.warning_findings(sorted(noted), text))
+    return PythonSource(
+        text=text, tree=tree, findings=python_syntax.build_warning_findings(sorted(noted), text)
+    )
 
 
 def is_valid_python(text: str) -> bool:

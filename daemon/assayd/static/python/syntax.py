@@ -46,27 +46,32 @@ from assayd.findings.source_text import get_line, get_snippet
 from assayd.guest.near import compute_edit_distance
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.text_limits import shorten_text
-from assayd.static.python.left_out import close_open_bracket, insert_comma, insert_comparison, missing_closers
+from assayd.static.python.left_out import (
+    close_open_bracket,
+    insert_comma,
+    list_missing_closers,
+    replace_assignment_in_condition,
+)
 from assayd.static.python.safe_fixes import (
     TRIED_CHARS,
     Proposal,
     add_colon,
+    add_print_parentheses,
     build_edit,
-    call_print,
-    close_bracket,
-    close_string,
-    drop_bracket,
     expand_tabs,
     fails_after_line,
     find_certain_edit,
+    fix_except_clause,
+    fix_mismatched_bracket,
     insert_comma_after_tuple,
-    join_else_if,
+    insert_missing_bracket,
+    insert_missing_quote,
     limit_explanation,
-    match_bracket,
-    name_exceptions,
     parse_or_none,
+    remove_extra_bracket,
     remove_fences,
     repeat_per_line,
+    replace_else_if,
     replace_lookalikes,
     swap_inner_quotes,
 )
@@ -75,7 +80,7 @@ _WORD = re.compile(r"[A-Za-z]+")
 _STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 _KEYWORDS = tuple(word for word in keyword.kwlist if len(word) > 1)
 _GAP = re.compile(r"(?<=[\w'\")\]}])[ \t]+(?=[\w'\"(\[{*-])")
-_MOST_PLACES = 40
+_MAX_PLACES = 40
 
 
 def explain_misspelling(error: SyntaxError, text: str) -> _Explanation | None:
@@ -145,7 +150,7 @@ _RAISE = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*)")
 def _iter_keyword_candidates(line: str, number: int, text: str) -> Iterator[_KeywordCandidate]:
     """Return each word of the line that is outside strings and one edit away from a keyword."""
     code = _STRING.sub(lambda one: " " * len(one[0]), line)
-    for place in list(_WORD.finditer(code))[:_MOST_PLACES]:
+    for place in list(_WORD.finditer(code))[:_MAX_PLACES]:
         if keyword.iskeyword(place[0]):
             continue
         for word in _KEYWORDS:
@@ -155,7 +160,7 @@ def _iter_keyword_candidates(line: str, number: int, text: str) -> Iterator[_Key
 
 
 def _insert_commas(line: str, number: int, text: str) -> Iterator[str]:
-    for place in list(_GAP.finditer(line))[:_MOST_PLACES]:
+    for place in list(_GAP.finditer(line))[:_MAX_PLACES]:
         before = re.search(r"\b\w+$", line[: place.start()])
         after = re.match(r"\w+", line[place.end() :])
         if any(found is not None and keyword.iskeyword(found[0]) for found in (before, after)):
@@ -200,14 +205,14 @@ def _explain(error: SyntaxError, text: str) -> Finding:
     line, column = _locate_error(error, text)
     row, groups = _match_mistake(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)
-    told = _explain_missing_sign(error, text, row.rule) if row.rule == "syntax.unclosed_bracket" else None
+    told = _explain_missing_operator(error, text, row.rule) if row.rule == "syntax.unclosed_bracket" else None
     edit = (
         find_certain_edit(error, text, row.proposals)
         if line and (told is None or told.edit is None)
         else None
     )
     if told is None and edit is None:
-        told = _explain_missing_sign(error, text, row.rule)
+        told = _explain_missing_operator(error, text, row.rule)
     if told is None and edit is None and row.rule in _SPELLING:
         told = explain_misspelling(error, text)
     if told is not None:
@@ -240,17 +245,17 @@ def _correct_line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | No
             found = _DEFINES.match(lines[place])
             if found is not None and len(found[1]) < indent:
                 hint, new = f"Write `async def {found[2]}`.", lines[place].replace("def ", "async def ", 1)
-                return _edit_if_valid(text, place + 1, new, hint)
+                return _build_edit_if_valid(text, place + 1, new, hint)
     if "unexpected indent" in (error.msg or ""):
         before = next((n for n in range(number - 1, -1, -1) if lines[n].strip()), 0)
         opened = _MANAGER.match(lines[before])
         if opened is not None:
             new = f"{opened[1]}with {opened[2]}:"
-            return _edit_if_valid(text, before + 1, new, f"Write `{new.strip()}` above the block.")
+            return _build_edit_if_valid(text, before + 1, new, f"Write `{new.strip()}` above the block.")
     return None
 
 
-def _edit_if_valid(text: str, number: int, line: str, hint: str) -> tuple[str, Edit] | None:
+def _build_edit_if_valid(text: str, number: int, line: str, hint: str) -> tuple[str, Edit] | None:
     if parse_or_none(_replace_line(text, number, line)) is None:
         return None
     return hint, Edit(start_line=number, end_line=number, replacement=line)
@@ -264,11 +269,11 @@ _COMPARED = "Write == to compare; a single = assigns to a name."
 _COMMA = "Add the missing comma."
 
 
-def _explain_missing_sign(error: SyntaxError, text: str, rule: str) -> _Explanation | None:
+def _explain_missing_operator(error: SyntaxError, text: str, rule: str) -> _Explanation | None:
     """Return the explanation of a missing sign, with an edit if the line shows the sign's position."""
     shown = get_line(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
-        edit, missing = close_open_bracket(error, text), missing_closers(shown)
+        edit, missing = close_open_bracket(error, text), list_missing_closers(shown)
         told = f"Close all {len(missing)} brackets opened in line {error.lineno}: {missing}"
         several = len(missing) > 1
         return _Explanation(hint=told if several else None, edit=edit) if edit or several else None
@@ -277,7 +282,7 @@ def _explain_missing_sign(error: SyntaxError, text: str, rule: str) -> _Explanat
         return _Explanation(hint=hint, edit=None)
     if rule not in _SPELLING and rule != "syntax.assignment":
         return None
-    edit = insert_comparison(error, text)
+    edit = replace_assignment_in_condition(error, text)
     if edit is not None:
         return _Explanation(hint=_COMPARED, edit=edit)
     edit = insert_comma(error, text) if rule != "syntax.assignment" else None
@@ -295,10 +300,10 @@ def too_deep() -> Finding:
 
 
 _ESCAPE = "invalid escape sequence"
-_MOST_LINES = 20
+_MAX_LINES = 20
 
 
-def warning_findings(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
+def build_warning_findings(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
     """Return the findings for the compiler's warnings by line.
 
     All invalid escapes share one finding.
@@ -310,8 +315,8 @@ def warning_findings(noted: Sequence[tuple[int, str]], text: str) -> tuple[Findi
     first = _warning_finding(escapes[0][1], escapes[0][0], text)
     lines = list(dict.fromkeys(line for line, _ in escapes))
     if len(lines) > 1:
-        shown = ", ".join(map(str, lines[:_MOST_LINES]))
-        more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
+        shown = ", ".join(map(str, lines[:_MAX_LINES]))
+        more = f" and {len(lines) - _MAX_LINES} more" if len(lines) > _MAX_LINES else ""
         first = replace(first, message=shorten_text(f"{first.message}; also in lines {shown}{more}"))
     return tuple(sorted((first, *others), key=lambda finding: finding.line or 0))
 
@@ -382,7 +387,7 @@ _ROWS: tuple[_MistakePattern, ...] = (
         "unterminated_string",
         r"unterminated f?-?string",
         "Add the closing quote of the string on line {line}.",
-        close_string,
+        insert_missing_quote,
     ),
     _build_mistake(
         "f_string",
@@ -400,38 +405,38 @@ _ROWS: tuple[_MistakePattern, ...] = (
         "unclosed_bracket",
         r"'(.)' was never closed",
         "Close the '{0}' opened on line {line}.",
-        close_bracket,
+        insert_missing_bracket,
     ),
     _build_mistake(
         "mismatched_bracket",
         r"closing parenthesis '(.)' does not match opening parenthesis '(.)'",
         "Close '{1}' with its counterpart before '{0}'.",
-        match_bracket,
+        fix_mismatched_bracket,
     ),
     _build_mistake(
         "mismatched_bracket",
         r"unmatched '(.)'",
         "Remove the '{0}' on line {line}, or open it first.",
-        drop_bracket,
+        remove_extra_bracket,
     ),
     _build_mistake(
         "missing_colon",
         r"expected ':'",
         "Add a colon at the end of line {line}.",
         repeat_per_line(add_colon),
-        repeat_per_line(join_else_if),
+        repeat_per_line(replace_else_if),
     ),
     _build_mistake(
         "print_statement",
         r"Missing parentheses in call to '(\w+)'",
         "Call it: {0}(…).",
-        repeat_per_line(call_print),
+        repeat_per_line(add_print_parentheses),
     ),
     _build_mistake(
         "except_types",
         r"multiple exception types must be parenthesized",
         "Put the exception types in parentheses: except (A, B):",
-        repeat_per_line(name_exceptions),
+        repeat_per_line(fix_except_clause),
     ),
     _build_mistake("missing_comma", r"Perhaps you forgot a comma", "Add the missing comma on line {line}."),
     _build_mistake(

@@ -137,7 +137,7 @@ def _binds_name(node: ast.AST, name: str) -> bool:
 
 
 _TUPLE_MAKERS = frozenset({"collections.namedtuple", "typing.NamedTuple"})
-_MOST_BASES = 20
+_MAX_BASES = 20
 
 
 def has_known_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
@@ -147,7 +147,7 @@ def has_known_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
     plain names.
     """
     pending, seen = [node], set[str]()
-    while pending and len(seen) < _MOST_BASES:
+    while pending and len(seen) < _MAX_BASES:
         one = pending.pop()
         one = one.value if isinstance(one, ast.Subscript) else one
         if not isinstance(one, ast.Name):
@@ -253,13 +253,13 @@ class SecurityView:
         """Return whether an expression is the given name and may refer to the builtin of that name."""
         return isinstance(node, ast.Name) and node.id == name and resolve_name(name, scope).may_be_builtin
 
-    def checks_uses(self, module: str) -> bool:
+    def should_check_uses(self, module: str) -> bool:
         """Return whether uses of a module are checked. They aren't if the import itself is rejected."""
         return self.modules.policy.allows(module) or bool(self.modules.submodules(module))
 
     def is_restricted(self, module: str) -> bool:
         """Return whether only some names of a module are allowed, or its import is rejected."""
-        return self.modules.names(module) is not None or not self.checks_uses(module)
+        return self.modules.names(module) is not None or not self.should_check_uses(module)
 
     def resolve_dotted(self, node: ast.AST, scope: Scope) -> frozenset[str]:
         """Return the dotted names to which an expression may refer, if these begin with a module."""

@@ -57,7 +57,7 @@ def is_slow_to_compile(tree: ast.Module) -> bool:
         node = pending.pop()
         scopes += isinstance(node, _Scope)
         if isinstance(node, _Function):
-            bound, inner = _count_inside(node, declared)
+            bound, inner = _count_names_and_scopes(node, declared)
             scopes += inner
             work += bound * inner
         else:
@@ -65,7 +65,7 @@ def is_slow_to_compile(tree: ast.Module) -> bool:
     return work + scopes * len(declared) > SCOPE_WORK
 
 
-def _count_inside(function: ast.AST, declared: set[str]) -> tuple[int, int]:
+def _count_names_and_scopes(function: ast.AST, declared: set[str]) -> tuple[int, int]:
     """Return how many names an outermost function binds, and how many scopes it contains."""
     bound = inner = 0
     for node in ast.walk(function):

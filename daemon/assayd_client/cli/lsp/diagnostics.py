@@ -26,11 +26,11 @@ class LineMapping:
         most = min(len(old), len(new))
         self._old = len(old)
         self._same = before == now
-        self._head = _common_prefix_length(old, new, most)
-        self._tail = _common_prefix_length(old[::-1], new[::-1], most - self._head)
+        self._head = _count_common_prefix(old, new, most)
+        self._tail = _count_common_prefix(old[::-1], new[::-1], most - self._head)
         self._shift = len(new) - len(old)
 
-    def shift_of_range(self, first: int, after: int) -> int | None:
+    def get_range_shift(self, first: int, after: int) -> int | None:
         """Return by how many lines a range has moved, or None if the range contains a changed line."""
         inserts = first == after
         if self._same or after + inserts <= self._head:
@@ -40,7 +40,7 @@ class LineMapping:
     def edit(self, edit: Any) -> Any | None:
         """Return an edit of whole lines at its position in the later text, or None if this is uncertain."""
         first, after = edit.range.start.line, edit.range.end.line
-        by = self.shift_of_range(first, after)
+        by = self.get_range_shift(first, after)
         return by if by is None else types.TextEdit(build_line_range(first + by, after + by), edit.new_text)
 
     def line(self, number: int) -> int:
@@ -72,8 +72,8 @@ def describe_edits(edits: Sequence[Any], now: str) -> str:
 
 def _describe_change(old: str, new: str, number: int) -> str:
     """Describe a changed line by its added or removed part, or by the complete new line."""
-    head = _common_prefix_length(old, new, min(len(old), len(new)))
-    tail = _common_prefix_length(old[::-1], new[::-1], min(len(old), len(new)) - head)
+    head = _count_common_prefix(old, new, min(len(old), len(new)))
+    tail = _count_common_prefix(old[::-1], new[::-1], min(len(old), len(new)) - head)
     added, removed = new[head : len(new) - tail], old[head : len(old) - tail]
     at_end = (
         f" at the end of line {number}" if not old[head + len(removed) :].strip() else f" in line {number}"
@@ -93,7 +93,7 @@ def _quote_code(text: str) -> str:
     return f"'{shorten(text, TITLE_CHARS)}'"
 
 
-def _common_prefix_length(one: Sequence[str], other: Sequence[str], most: int) -> int:
+def _count_common_prefix(one: Sequence[str], other: Sequence[str], most: int) -> int:
     """Return how many elements at the start of two sequences are equal."""
     return next((place for place in range(most) if one[place] != other[place]), most)
 
@@ -135,7 +135,7 @@ def build_diagnostics(
     ]
 
 
-def keep_unchanged_diagnostics(
+def filter_unchanged_diagnostics(
     before: Sequence[LocatedDiagnostic], origin: SubmissionOrigin
 ) -> list[LocatedDiagnostic]:
     """Return the findings of an earlier run on unchanged lines, moved to the new line numbers."""
@@ -143,7 +143,7 @@ def keep_unchanged_diagnostics(
     for each in before:
         place, now = each.diagnostic.range, _get_submitted_text(each.path, origin)
         moved = LineMapping(each.text, now)
-        by = moved.shift_of_range(place.start.line, place.end.line + (place.end.character > 0))
+        by = moved.get_range_shift(place.start.line, place.end.line + (place.end.character > 0))
         if each.ran and by is not None:
             start, end = (types.Position(at.line + by, at.character) for at in (place.start, place.end))
             edits = [moved.edit(edit) for edit in each.edits]

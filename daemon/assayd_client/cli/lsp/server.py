@@ -32,7 +32,7 @@ from assayd_client.cli.lsp.diagnostics import (
     build_diagnostics,
     build_warning,
     describe_edits,
-    keep_unchanged_diagnostics,
+    filter_unchanged_diagnostics,
 )
 from assayd_client.cli.report import SubmissionOrigin
 from assayd_client.cli.terminal import plain
@@ -123,7 +123,7 @@ class EditorSession:
         actions = []
         for each in found:
             edits = [moved.edit(edit) for edit in each.edits]
-            if None not in edits and _is_overlapping(each.diagnostic.range, wanted, moved):
+            if None not in edits and _overlaps_range(each.diagnostic.range, wanted, moved):
                 change = self._build_workspace_edit(uri, document.version, edits)
                 actions.append(_build_quick_fix(describe_edits(edits, now), each.diagnostic, change))
         return actions
@@ -148,7 +148,7 @@ class EditorSession:
         asked = self._asked[uri]
         while asked == self._asked[uri]:
             try:
-                await self._validate(uri)
+                await self._run_validation(uri)
             except DaemonUnreachable as error:
                 self._warn_unreachable(error)
                 await asyncio.sleep(RETRY_S)
@@ -162,8 +162,8 @@ class EditorSession:
             self._server.window_show_message(said)
         self._away = True
 
-    async def _validate(self, uri: str) -> None:
-        texts = OpenTexts(self._server.workspace.text_documents)
+    async def _run_validation(self, uri: str) -> None:
+        texts = OpenDocuments(self._server.workspace.text_documents)
         path = subject = await asyncio.to_thread(_uri_to_path, uri)
         try:
             work = await asyncio.to_thread(_find_subject, path, texts.read)
@@ -193,7 +193,7 @@ class EditorSession:
         await asyncio.sleep(PAUSE_S)
         if typed != self._typed[uri] or not self._checks:
             return
-        texts = OpenTexts(self._server.workspace.text_documents)
+        texts = OpenDocuments(self._server.workspace.text_documents)
         path = await asyncio.to_thread(_uri_to_path, uri)
         try:
             work = await asyncio.to_thread(_find_subject, path, texts.read)
@@ -211,7 +211,7 @@ class EditorSession:
             before = [each for shown in self._shown[work.subject] for each in self._found[shown]]
             found = build_diagnostics(checked, work.origin, path, pages)
             self._publish_findings(
-                work.subject, [*found, *keep_unchanged_diagnostics(before, work.origin)], texts.versions
+                work.subject, [*found, *filter_unchanged_diagnostics(before, work.origin)], texts.versions
             )
 
     async def _get_rule_pages(self, kind: str) -> Mapping[str, str]:
@@ -279,7 +279,7 @@ class EditorSession:
         )
 
 
-class OpenTexts:
+class OpenDocuments:
     """The texts that are open in the editor, with the version of each text when it was read."""
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
@@ -320,7 +320,7 @@ def _find_subject(path: Path, read: ReadText) -> ValidationSubject | None:
     Raises: RequestError.
     """
     project = find_project(path.parent)
-    table = None if project is None else project.find_table(path)
+    table = None if project is None else project.find_file_table(path)
     if table is None:
         return None
     submission, origin = build_submission(path, table, read)
@@ -329,7 +329,7 @@ def _find_subject(path: Path, read: ReadText) -> ValidationSubject | None:
     )
 
 
-def _is_overlapping(found: Any, wanted: Any, moved: LineMapping) -> bool:
+def _overlaps_range(found: Any, wanted: Any, moved: LineMapping) -> bool:
     first, last = moved.line(found.start.line), moved.line(found.end.line)
     return bool(first <= wanted.end.line and wanted.start.line <= last)
 
@@ -351,12 +351,12 @@ def write_rule_pages(kind: Document, folder: Path) -> Mapping[str, str]:
     addresses = {}
     for rule in kind["rules"]:
         page = below / f"{quote(rule['id'], safe='')}.md"
-        page.write_text(plain(_rule_page(rule, kind["kind"])), encoding="utf-8")
+        page.write_text(plain(_render_rule_page(rule, kind["kind"])), encoding="utf-8")
         addresses[rule["id"]] = page.as_uri()
     return addresses
 
 
-def _rule_page(rule: Document, kind: str) -> str:
+def _render_rule_page(rule: Document, kind: str) -> str:
     parts = [f"# {rule['title']}", f"`{rule['id']}`: {rule['severity']} of the kind `{kind}`", rule["help"]]
     if rule["profile_key"]:
         parts.append(f"The profile's key `{rule['profile_key']}` states this rule.")

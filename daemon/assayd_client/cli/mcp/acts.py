@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from assayd.documents.chains import GenerationBody, RepairBody
 from assayd.documents.submission import SubmissionBody, Ulid
 from assayd.errors import RequestError
-from assayd.model.text_limits import MOST_WAIT_S
+from assayd.model.text_limits import MAX_WAIT_S
 from assayd_client import Document, requests
 from assayd_client.cli.mcp.answers import (
     AttemptAnswer,
@@ -48,7 +48,7 @@ class ValidateArguments(SubmissionBody):
     wait_s: float = Field(
         WAIT_S,
         gt=0,
-        le=MOST_WAIT_S,
+        le=MAX_WAIT_S,
         description="Seconds to wait for the verdict; if it takes longer, use `show`.",
     )
 
@@ -75,13 +75,13 @@ class RepairArguments(RepairBody):
     """A failed attempt to repair, with the terms of the repair."""
 
     attempt_id: Ulid = Field(description="The failed attempt.")
-    wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the outcome.")
+    wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MAX_WAIT_S, description="Seconds to wait for the outcome.")
 
 
 class GenerateArguments(GenerationBody):
     """A natural-language request, with the maximum time to wait."""
 
-    wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the outcome.")
+    wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MAX_WAIT_S, description="Seconds to wait for the outcome.")
 
 
 class PolicyArguments(Arguments):
@@ -119,12 +119,12 @@ async def validate(call: ToolCall, arguments: ValidateArguments) -> AttemptAnswe
     wanted = arguments.model_dump(mode="json", exclude={"wait_s"}, exclude_unset=True)
     attempt = await call.daemon.begin(requests.submit(wanted))
     attempt = await call.daemon.follow_operation(
-        _build_attempt_course(attempt["id"]), tell=call.tell, wait_s=arguments.wait_s
+        _build_attempt_operation(attempt["id"]), tell=call.tell, wait_s=arguments.wait_s
     )
     if arguments.repair is not None and attempt["verdict"] == "failed":
         begun = (await call.daemon.ask(requests.repairs_of(attempt["id"])))["repairs"]
         if begun:
-            return await _await_chain(call, _build_repair_course(begun[0]["id"]), arguments.wait_s)
+            return await _wait_for_chain(call, _build_repair_operation(begun[0]["id"]), arguments.wait_s)
     return build_attempt_answer(attempt)
 
 
@@ -166,7 +166,7 @@ async def repair(call: ToolCall, arguments: RepairArguments) -> ChainAnswer:
     """Start the repair of a failed attempt, and wait until the repair ends."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s", "attempt_id"}, exclude_unset=True)
     begun = await call.daemon.begin(requests.repair(arguments.attempt_id, **wanted))
-    return await _await_chain(call, _build_repair_course(begun["id"]), arguments.wait_s)
+    return await _wait_for_chain(call, _build_repair_operation(begun["id"]), arguments.wait_s)
 
 
 async def generate(call: ToolCall, arguments: GenerateArguments) -> ChainAnswer:
@@ -178,7 +178,7 @@ async def generate(call: ToolCall, arguments: GenerateArguments) -> ChainAnswer:
         state=requests.generation(begun["id"]),
         cancel=requests.cancel_generation(begun["id"]),
     )
-    return await _await_chain(call, course, arguments.wait_s)
+    return await _wait_for_chain(call, course, arguments.wait_s)
 
 
 async def policy(call: ToolCall, arguments: PolicyArguments) -> PolicyAnswer:
@@ -234,7 +234,7 @@ async def load_payload(daemon: DaemonConnection, attempt: Document) -> object:
     return payload
 
 
-def _build_attempt_course(attempt_id: str) -> LongOperation:
+def _build_attempt_operation(attempt_id: str) -> LongOperation:
     return LongOperation(
         events=requests.events(attempt_id),
         state=requests.attempt(attempt_id),
@@ -242,7 +242,7 @@ def _build_attempt_course(attempt_id: str) -> LongOperation:
     )
 
 
-def _build_repair_course(repair_id: str) -> LongOperation:
+def _build_repair_operation(repair_id: str) -> LongOperation:
     return LongOperation(
         events=requests.repair_events(repair_id),
         state=requests.repair_state(repair_id),
@@ -250,7 +250,7 @@ def _build_repair_course(repair_id: str) -> LongOperation:
     )
 
 
-async def _await_chain(call: ToolCall, course: LongOperation, wait_s: float) -> ChainAnswer:
+async def _wait_for_chain(call: ToolCall, course: LongOperation, wait_s: float) -> ChainAnswer:
     chain = await call.daemon.follow_operation(course, tell=call.tell, wait_s=wait_s)
     ran = [step["attempt_id"] for step in chain["attempts"] if step["attempt_id"]]
     if not ran:

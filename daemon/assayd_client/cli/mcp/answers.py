@@ -44,7 +44,7 @@ class Answer(BaseModel):
     note: str = Field(DATA_NOTE, description="How to treat text in this response.")
 
 
-class FoundAnswer(BaseModel):
+class FindingAnswer(BaseModel):
     """A finding of a report."""
 
     rule: str = Field(description="Id of the rule; `kinds` explains it.")
@@ -93,7 +93,7 @@ class AttemptAnswer(Answer):
     )
     stage_reached: str | None = Field(description="The first failed stage; `complete` if validated.")
     cause: str | None = Field(description="Reason why its run ended; null if it didn't run.")
-    findings: list[FoundAnswer] = Field(description="First findings, errors before warnings.")
+    findings: list[FindingAnswer] = Field(description="First findings, errors before warnings.")
     findings_total: int = Field(description="Total number of findings.")
     edits: list[EditAnswer] = Field(description="Safe edits; apply them unchanged.")
     cases: list[CaseAnswer] = Field(description="First cases, with failed cases before the others.")
@@ -261,8 +261,8 @@ def _sort_errors_first(found: Sequence[Document], is_error: Callable[[Document],
     return sorted(found, key=lambda each: not is_error(each))
 
 
-def _build_finding_answer(finding: Document, room: AnswerLimits) -> FoundAnswer:
-    return FoundAnswer(
+def _build_finding_answer(finding: Document, room: AnswerLimits) -> FindingAnswer:
+    return FindingAnswer(
         rule=finding["rule"],
         severity=finding["severity"],
         message=escape_and_truncate(finding["message"], room.chars),

@@ -58,14 +58,14 @@ class DaemonConnection:
         """
         try:
             with anyio.move_on_after(wait_s):
-                await self._report_events(course, tell)
+                await self._report_progress_events(course, tell)
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(CANCEL_S, shield=True), suppress(ClientError):
                 await self.ask(course.cancel)  # refused if it has finished meanwhile
             raise
         return await self.ask(course.state)
 
-    async def _report_events(self, course: LongOperation, tell: Tell) -> None:
+    async def _report_progress_events(self, course: LongOperation, tell: Tell) -> None:
         stream = cast("AsyncGenerator[StreamEvent, None]", self._client.send_for_events(course.events))
         number = 0
         async with aclosing(stream) as events:

@@ -20,7 +20,7 @@ from assayd_client import AsyncClient, Target
 from assayd_client.cli.mcp.daemon import DaemonConnection
 from assayd_client.cli.mcp.server import AgentServer
 from assayd_client.cli.mcp.serving import MESSAGE_BYTES
-from assayd_client.cli.own_user import OwnUserH11
+from assayd_client.cli.own_user import SameUserHttpProtocol
 
 MOST_CALLS = 64
 LEAST_TOKEN_CHARS = 32
@@ -44,7 +44,7 @@ def serve_http(daemon: Target, address: str, token_file: Path) -> None:
     application = TokenGuard(_build_application(server, client), token)
     config = uvicorn.Config(
         application,
-        http=OwnUserH11,
+        http=SameUserHttpProtocol,
         host=host,
         port=port,
         log_level="warning",

@@ -55,7 +55,7 @@ async def _serve_streams(daemon: Target) -> None:
     from assayd_client.cli.mcp.daemon import DaemonConnection
     from assayd_client.cli.mcp.server import AgentServer
 
-    lines = BoundedLines(sys.stdin.buffer)
+    lines = BoundedLineReader(sys.stdin.buffer)
     async with AsyncClient(daemon) as client:
         server = AgentServer(DaemonConnection(client)).build_server()
         async with stdio_server(stdin=cast("Any", lines)) as (reading, writing):
@@ -63,7 +63,7 @@ async def _serve_streams(daemon: Target) -> None:
             await server.run(reading, writing, server.create_initialization_options())
 
 
-class BoundedLines:
+class BoundedLineReader:
     """The lines of a stream as text. A line that is too long is rejected and skipped in pieces.
 
     Attributes:
@@ -76,20 +76,20 @@ class BoundedLines:
         self.answers: Any = None
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        while line := await self._read_piece(self._most):
+        while line := await self._read_chunk(self._most):
             if line.endswith(b"\n") or len(line) < self._most:
                 yield line.decode("utf-8", "replace")
                 continue
             while line and not line.endswith(b"\n"):
-                line = await self._read_piece(PIECE_BYTES)
-            await self._refuse_long_line()
+                line = await self._read_chunk(PIECE_BYTES)
+            await self._reject_long_line()
 
-    async def _read_piece(self, most: int) -> bytes:
+    async def _read_chunk(self, most: int) -> bytes:
         from anyio import to_thread
 
         return await to_thread.run_sync(self._stream.readline, most, abandon_on_cancel=True)
 
-    async def _refuse_long_line(self) -> None:
+    async def _reject_long_line(self) -> None:
         from mcp.shared.message import SessionMessage
         from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
 

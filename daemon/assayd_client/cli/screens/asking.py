@@ -26,7 +26,7 @@ from assayd_client.cli.generate import GenerateOptions, read_context
 from assayd_client.cli.screens.session import GenerationInput, GenerationOptions
 from assayd_client.cli.terminal import plain, shorten
 
-MOST_PATHS = 50
+MAX_PATHS = 50
 NAME_CHARS = 128
 """Maximum characters of an example's name."""
 DATABASES = ("*.db", "*.sqlite", "*.sqlite3", "*.sql")
@@ -81,18 +81,18 @@ PLAIN_KEYS = ("sample_paths", CASES)
 """Keys of `context` that errors also name without it."""
 
 
-def name_fields(message: str) -> str:
+def replace_names_by_titles(message: str) -> str:
     """Return an error in which field titles replace the names of options and context keys."""
     message = message.removeprefix("context: ")
     for field in FIELDS:
         place = rf"\bcontext\.{field.key}(?:\.(\d+)(\.)?)?"
-        message = re.sub(place, partial(_name_location, field.title), message)
+        message = re.sub(place, partial(_format_titled_location, field.title), message)
         key = rf"|\b{field.key}\b" if field.key in PLAIN_KEYS else ""
         message = re.sub(rf"--{field.name.replace('_', '-')}\b{key}", field.title, message)
     return message
 
 
-def _name_location(title: str, found: re.Match[str]) -> str:
+def _format_titled_location(title: str, found: re.Match[str]) -> str:
     entry = f", entry {int(found[1]) + 1}" if found[1] else ""
     return f"{title}{entry}{', ' if found[2] else ''}"
 
@@ -123,7 +123,7 @@ def complete_cases(cases: Sequence[Document], fields: Mapping[str, str]) -> list
     return complete
 
 
-def list_other_parts(takes: frozenset[str]) -> list[str]:
+def list_unsupported_parts(takes: frozenset[str]) -> list[str]:
     """Return the parts of a kind's context that have no separate field."""
     return sorted(takes - {DATABASE} - {field.key for field in FIELDS})
 
@@ -157,7 +157,7 @@ def list_entered_lines(given: GenerateOptions) -> dict[str, list[str]]:
 
 
 def expand_patterns(said: Sequence[str]) -> list[str]:
-    """Return at most `MOST_PATHS` paths, after replacing each pattern by the matching files.
+    """Return at most `MAX_PATHS` paths, after replacing each pattern by the matching files.
 
     Raises: RequestError ``paths.none``, if a pattern matches nothing.
     """
@@ -168,7 +168,7 @@ def expand_patterns(said: Sequence[str]) -> list[str]:
         if is_pattern and not matched:
             raise RequestError("paths.none", f"no file matches {each!r}", field="context.sample_paths")
         found += matched if is_pattern else [each]
-    return found[:MOST_PATHS]
+    return found[:MAX_PATHS]
 
 
 def _glob(pattern: str) -> Iterator[Path]:
@@ -256,13 +256,15 @@ class Asking(Screen[EnteredRequest | None]):
                     area = TextArea(text, id=field.name, classes="few", placeholder=shape)
                     yield _set_title(area, field.label)
             if DATABASE in takes or self._given.database:
-                yield _set_title(_database_select(self._given.database), "Database")
-            further = list_other_parts(takes)
+                yield _set_title(_build_database_select(self._given.database), "Database")
+            further = list_unsupported_parts(takes)
             if further or filled[OPTION]:
                 area = TextArea("\n".join(filled[OPTION]), id=OPTION, classes="few")
                 yield _set_title(area, f"More fields, one KEY=VALUE per line: {', '.join(further)}")
             with Horizontal(id="last"):
-                yield _set_title(_provider_select(self._asked.provider, self._offered.writers), "Provider")
+                yield _set_title(
+                    _build_provider_select(self._asked.provider, self._offered.writers), "Provider"
+                )
                 yield Button("Generate", id="go", variant="primary")
         yield Footer()
 
@@ -273,7 +275,7 @@ class Asking(Screen[EnteredRequest | None]):
         if self._trouble is not None:
             self.tell(self._trouble)
         else:
-            self._before = self._entered_texts()
+            self._before = self._get_entered_texts()
         self.type("")
 
     def type(self, text: str) -> None:
@@ -297,20 +299,20 @@ class Asking(Screen[EnteredRequest | None]):
 
     def action_leave(self) -> None:
         """Close the screen without a request; if the user has filled it, only at the second key."""
-        now = self._entered_texts()
+        now = self._get_entered_texts()
         if now in (self._before, self._leaving):
             self.dismiss(None)
             return
         self._leaving = now
         self.query_one("#trouble", Static).update("Press esc again to leave and lose what you typed.")
 
-    def _entered_texts(self) -> list[object]:
+    def _get_entered_texts(self) -> list[object]:
         texts: list[object] = [area.text for area in self.query(TextArea)]
         return texts + [select.value for select in self.query(Select)]
 
     def tell(self, trouble: AssaydError) -> None:
         """Show an error at the top, and focus the field that causes it."""
-        self.query_one("#trouble", Static).update(plain(name_fields(trouble.message)))
+        self.query_one("#trouble", Static).update(plain(replace_names_by_titles(trouble.message)))
         shown = [*self.query("TextArea, Select").results(Widget)]
         wrong = find_field_of_error(trouble.field)
         if wrong == CONTEXT:
@@ -330,15 +332,15 @@ class Asking(Screen[EnteredRequest | None]):
 
     def _read_request(self) -> EnteredRequest:
         intent = self.query_one(f"#{INTENT}", TextArea).text.strip()
-        inputs = self._entered_lines("input")
+        inputs = self._get_entered_lines("input")
         given = replace(
             self._given,
-            sample_paths=self._entered_lines("sample_path"),
-            files=[Path(each) for each in self._entered_lines("file")],
-            database=self._selected_path(),
-            examples=self._entered_lines("example"),
+            sample_paths=self._get_entered_lines("sample_path"),
+            files=[Path(each) for each in self._get_entered_lines("file")],
+            database=self._get_selected_path(),
+            examples=self._get_entered_lines("example"),
             inputs=Path(inputs[0]) if inputs else None,
-            options=self._entered_lines(OPTION),
+            options=self._get_entered_lines(OPTION),
         )
         if not intent:
             raise RequestError("intent.empty", "describe what the code should do", field=INTENT)
@@ -348,22 +350,22 @@ class Asking(Screen[EnteredRequest | None]):
         if given.examples:
             cases = cast("list[Document]", context[CASES])
             context[CASES] = complete_cases(cases, self._offered.case_fields)
-        provider = self._selected_value(PROVIDER)
+        provider = self._get_selected_value(PROVIDER)
         if provider is None and len(self._offered.writers) > 1:
             raise RequestError("generation.provider", "choose a provider", field=PROVIDER)
         return EnteredRequest(
             asked=replace(self._asked, intent=intent, context=context, provider=provider), given=given
         )
 
-    def _selected_path(self) -> Path | None:
-        chosen = self._selected_value(DATABASE)
+    def _get_selected_path(self) -> Path | None:
+        chosen = self._get_selected_value(DATABASE)
         return None if chosen is None else Path(chosen)
 
-    def _selected_value(self, field: str) -> str | None:
+    def _get_selected_value(self, field: str) -> str | None:
         values = (each.value for each in self.query(f"#{field}").results(Select))
         return next((value for value in values if isinstance(value, str)), None)
 
-    def _entered_lines(self, field: str) -> list[str]:
+    def _get_entered_lines(self, field: str) -> list[str]:
         areas = self.query(f"#{field}").results(TextArea)  # none if the kind doesn't have this field
         lines = [each.strip() for area in areas for each in area.text.splitlines()]
         return [each for each in lines if each]
@@ -375,7 +377,7 @@ def _set_title(field: Widget, label: str) -> Widget:
     return field
 
 
-def _database_select(chosen: Path | None) -> Select[str]:
+def _build_database_select(chosen: Path | None) -> Select[str]:
     offered = list_databases(Path())
     if chosen is not None and str(chosen) not in {path for _, path in offered}:
         offered.append((plain(str(chosen)), str(chosen)))
@@ -388,7 +390,7 @@ def _database_select(chosen: Path | None) -> Select[str]:
     )
 
 
-def _provider_select(chosen: str | None, writers: tuple[str, ...]) -> Select[str]:
+def _build_provider_select(chosen: str | None, writers: tuple[str, ...]) -> Select[str]:
     """Return the field for selecting a provider. An unsuitable provider is rejected by the daemon."""
     names = [*writers, *([chosen] if chosen is not None and chosen not in writers else [])]
     only = names[0] if len(names) == 1 else Select.NULL

@@ -425,9 +425,9 @@ class ProgressScreen(Screen[ChainOutcome | AssaydError]):
 
     def show(self) -> None:
         """Display the current state."""
-        self.query_one("#progress", Static).update(to_rich_text(self._progress_lines()))
+        self.query_one("#progress", Static).update(to_rich_text(self._iter_progress_lines()))
 
-    def _progress_lines(self) -> Iterator[StyledLine]:
+    def _iter_progress_lines(self) -> Iterator[StyledLine]:
         took = f"{monotonic() - self._began:.0f} s"
         if self._chain is None or self._chain.form == "attempt":
             yield build_line(("Validating", "bold"), f"  {took}")
@@ -442,7 +442,7 @@ class ProgressScreen(Screen[ChainOutcome | AssaydError]):
         if self._chain.hint:
             yield build_line((shorten(f"Hint: {self._chain.hint}", STREAMED_COLUMNS), "dim"))
         for one in self._answers[: -1 if under_way else None]:
-            yield from self._answer_lines(one)
+            yield from self._iter_answer_lines(one)
         if under_way:
             yield from self._progress.lines()
         else:
@@ -451,7 +451,7 @@ class ProgressScreen(Screen[ChainOutcome | AssaydError]):
             )
             yield from (build_line(f"  {each}") for each in format_streamed_lines(self._heard))
 
-    def _answer_lines(self, one: Document) -> Iterator[StyledLine]:
+    def _iter_answer_lines(self, one: Document) -> Iterator[StyledLine]:
         """Return the lines that describe an answer's outcome and the provider's reason."""
         verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
         unfit = one["original_error"] if one["attempt_id"] is None and not one["duplicate"] else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from assayd.errors import RequestError
 from assayd_client import Conflict, Document, NotFound, PlainClient, StreamEvent, Target
-from assayd_client.cli.texts import stored_submission, texts_of
+from assayd_client.cli.texts import fetch_stored_submission, get_submission_texts
 
 WAIT_S = 60.0
 RECENT = 100
@@ -204,7 +204,7 @@ class WizardSession:
             return build_attempt_outcome(
                 client,
                 last,
-                told=describe_end(ended, chain.hint),
+                told=describe_chain_end(ended, chain.hint),
                 diff=ended["attempts"][-1]["diff"] if len(ended["attempts"]) > 1 else None,
                 generation_id=chain.id if chain.form == "generation" else chain.generation_id,
             )
@@ -266,7 +266,7 @@ def _list_case_fields(schema: Document) -> dict[str, str]:
     return {name: case["properties"][name].get("type", "") for name in case.get("required", ())}
 
 
-def describe_end(ended: Document, hint: str = "") -> str:
+def describe_chain_end(ended: Document, hint: str = "") -> str:
     """Return a description of the chain's end, with the hint of the last round."""
     outcome, most = ended["outcome"] or ended["state"], ended["max_attempts"]
     told = f"No answer passed ({most} of {most} used)" if outcome == "exhausted" else f"Ended: {outcome}"
@@ -330,7 +330,7 @@ def build_attempt_outcome(
             offer = (state["id"], state["fallback"]) if state["fallback"] else offer
     return ChainOutcome(
         attempt=attempt,
-        submission=stored_submission(client, attempt),
+        submission=fetch_stored_submission(client, attempt),
         told=told,
         diff=diff,
         generation_id=generation_id,
@@ -368,4 +368,4 @@ def read_steps(text: str) -> list[Document]:
 
 def list_submitted_texts(outcome: ChainOutcome) -> dict[str, str]:
     """Return the submitted texts by name. A single text has no name."""
-    return texts_of(outcome.submission) if outcome.submission is not None else {}
+    return get_submission_texts(outcome.submission) if outcome.submission is not None else {}

@@ -87,7 +87,7 @@ class Wizard(App[WizardResult]):
     async def go(self) -> None:
         """Show screens in sequence until the user is done."""
         begin: Begin | None = None if self._reviewed is None else partial(self._session.known, self._reviewed)
-        while (begin := begin or await self._ask_words()) is not None:
+        while (begin := begin or await self._ask_for_request()) is not None:
             came = await self.push_screen_wait(ProgressScreen(self._session, begin, kind=self._current_kind))
             self._trouble = came if isinstance(came, AssaydError) else None
             if isinstance(came, ChainOutcome):
@@ -106,17 +106,17 @@ class Wizard(App[WizardResult]):
                     other = self._outcome if self._outcome.validated else None
                     self._outcome, self._earlier = self._earlier, other
                 elif step.begin is None:
-                    self._exit_with(step, self._outcome)
+                    self._exit_with_result(step, self._outcome)
                     return
                 begin = step.begin
         self.exit(WizardResult(code=CANCELLED))
 
-    def _exit_with(self, step: Step, outcome: ChainOutcome) -> None:
+    def _exit_with_result(self, step: Step, outcome: ChainOutcome) -> None:
         good = step.approved is not None or step.rules is not None or outcome.validated
         code = VALIDATED if good else FAILED
         self.exit(WizardResult(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
 
-    async def _ask_words(self) -> Begin | None:
+    async def _ask_for_request(self) -> Begin | None:
         """Ask the user for a request; return the function that submits it, or None if the user leaves."""
         if self._asked is None or self._given is None:
             return None

@@ -113,13 +113,13 @@ def _generate_corrections(text: str, message: str, line: int) -> Iterator[str]:
 def _close_expansions(text: str) -> Iterator[str]:
     """Yield scripts in which ``$(``, ``$((``, ``${`` or a backtick is closed at the end of its line."""
     lines = text.split("\n")
-    for number, line in enumerate(lines[:_MOST_LINES]):
+    for number, line in enumerate(lines[:_MAX_LINES]):
         for pattern, closer in _EXPANSIONS:
-            if len(line) <= _MOST_CHARS and (found := pattern.search(line)) is not None:
+            if len(line) <= _MAX_CHARS and (found := pattern.search(line)) is not None:
                 for place in dict.fromkeys((found.end(), len(line.rstrip()))):
                     changed = line[:place] + closer + line[place:]
                     yield "\n".join((*lines[:number], changed, *lines[number + 1 :]))
-        if (wrong := re.search(r"\$\{(\w+)\)", line[:_MOST_CHARS])) is not None:
+        if (wrong := re.search(r"\$\{(\w+)\)", line[:_MAX_CHARS])) is not None:
             changed = f"{line[: wrong.end() - 1]}}}{line[wrong.end() :]}"
             yield "\n".join((*lines[:number], changed, *lines[number + 1 :]))
 
@@ -134,8 +134,8 @@ def find_closed_expansion(text: str, edit: Edit) -> tuple[str, str] | None:
     return None
 
 
-_MOST_LINES = 400
-_MOST_CHARS = 500
+_MAX_LINES = 400
+_MAX_CHARS = 500
 _EXPANSIONS = (
     (re.compile(r"\$\(\((?:[^()]|\([^()]*\))*(?=\)(?!\)))"), ")"),
     (re.compile(r"\$\{[^{}\s\"]*(?=\"|\s|$)"), "}"),
@@ -309,7 +309,7 @@ def find_repair(text: str, message: str, line: int) -> Repair | None:
         line: the 1-based line that the parser reports.
     """
     lines = text.split("\n")
-    if len(lines) > _MOST_LINES or any(len(each) > _LINE_CHARS for each in lines):
+    if len(lines) > _MAX_LINES or any(len(each) > _LINE_CHARS for each in lines):
         return None
     for number, tried in enumerate(each for kind in _KINDS for each in kind(lines, message, line)):
         if number == _MOST_CORRECTIONS:

@@ -216,7 +216,7 @@ def _parser_finding(reading: reader.ParseResult, text: str) -> Finding:
         line=reading.line,
         column=column,
         snippet=shown,
-        suggestion=_advise_on_syntax(reading.message),
+        suggestion=_suggest_syntax_fix(reading.message),
     )
     glued = line and _GLUED.search(line[0]) is not None
     if (
@@ -376,7 +376,7 @@ _ADVICE = (
 )
 
 
-def _advise_on_syntax(message: str) -> str:
+def _suggest_syntax_fix(message: str) -> str:
     fitting = (advice for pattern, advice in _ADVICE if re.search(pattern, message))
     return next(fitting, "Correct the syntax at this place. Quote ( ) ; & | < > if they are text.")
 

@@ -37,7 +37,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _TEMPORARY = "/sandbox/tmp/"
 
 
-class SettingMethod(StrEnum):
+class AssignmentMethod(StrEnum):
     """A way in which a variable is set."""
 
     PLAIN = "plain"
@@ -61,7 +61,7 @@ class VariableSetting:
     """A position at which a variable is set; `value` is None unless the value is a word."""
 
     name: str
-    how: SettingMethod
+    how: AssignmentMethod
     node: ScriptNode
     value: ScriptNode | None = None
     array: ScriptNode | None = None
@@ -131,7 +131,7 @@ class KnownValues:
     ) -> None:
         self._settings: defaultdict[str, list[VariableSetting]] = defaultdict(list)
         for setting in settings:
-            if setting.how is not SettingMethod.PREFIX:
+            if setting.how is not AssignmentMethod.PREFIX:
                 self._settings[setting.name].append(setting)
         self._arguments, self._scopes = arguments, scopes or FunctionScopes()
         self._values: dict[str, tuple[str, ...]] = {}
@@ -203,8 +203,8 @@ class KnownValues:
         if setting.append or setting.array is not None or setting.indexed:
             return (ANY,)
         if setting.value is None:
-            return (NUMBER,) if setting.how is SettingMethod.ARITHMETIC else (ANY,)
-        if setting.how is SettingMethod.LOOP:
+            return (NUMBER,) if setting.how is AssignmentMethod.ARITHMETIC else (ANY,)
+        if setting.how is AssignmentMethod.LOOP:
             return [value for one in evaluate_arguments(setting.value, self) for value in one.values]
         return evaluate_unsplit(setting.value, self)
 
@@ -383,11 +383,11 @@ def find_settings(nodes: Iterable[ScriptNode]) -> list[VariableSetting]:
 def _find_node_settings(node: ScriptNode) -> Iterator[VariableSetting]:
     match node.kind:
         case "CallExpr":
-            how = SettingMethod.PREFIX if node.nodes("Args") else SettingMethod.PLAIN
+            how = AssignmentMethod.PREFIX if node.nodes("Args") else AssignmentMethod.PLAIN
             yield from (_build_setting(each, how) for each in node.nodes("Assigns"))
         case "DeclClause":
             named = (each for each in node.nodes("Args") if each.node("Name") is not None)
-            yield from (_build_setting(each, SettingMethod.DECLARED) for each in named)
+            yield from (_build_setting(each, AssignmentMethod.DECLARED) for each in named)
         case "WordIter":
             yield from _iter_loop_settings(node)
         case "BinaryArithm" | "UnaryArithm":
@@ -397,7 +397,10 @@ def _find_node_settings(node: ScriptNode) -> Iterator[VariableSetting]:
             if expansion is not None and expansion.text("Op") in {":=", "="}:
                 word = expansion.node("Word")
                 yield VariableSetting(
-                    name=_get_field_value(node, "Param"), how=SettingMethod.EXPANSION, node=node, value=word
+                    name=_get_field_value(node, "Param"),
+                    how=AssignmentMethod.EXPANSION,
+                    node=node,
+                    value=word,
                 )
 
 
@@ -406,7 +409,7 @@ def _get_field_value(node: ScriptNode, field: str) -> str:
     return found.text("Value") if found is not None else ""
 
 
-def _build_setting(assign: ScriptNode, how: SettingMethod) -> VariableSetting:
+def _build_setting(assign: ScriptNode, how: AssignmentMethod) -> VariableSetting:
     return VariableSetting(
         name=_get_field_value(assign, "Name"),
         how=how,
@@ -421,9 +424,9 @@ def _build_setting(assign: ScriptNode, how: SettingMethod) -> VariableSetting:
 def _iter_loop_settings(loop: ScriptNode) -> Iterator[VariableSetting]:
     variable, items = _get_field_value(loop, "Name"), loop.nodes("Items")
     for item in items:
-        yield VariableSetting(name=variable, how=SettingMethod.LOOP, node=loop, value=item)
+        yield VariableSetting(name=variable, how=AssignmentMethod.LOOP, node=loop, value=item)
     if not items:
-        yield VariableSetting(name=variable, how=SettingMethod.BUILTIN, node=loop)
+        yield VariableSetting(name=variable, how=AssignmentMethod.BUILTIN, node=loop)
 
 
 _ASSIGNING = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"))
@@ -435,4 +438,4 @@ def _iter_arithmetic_settings(node: ScriptNode) -> Iterator[VariableSetting]:
         return
     for part in target.nodes("Parts"):
         name = _get_field_value(part, "Param") or part.text("Value")
-        yield VariableSetting(name=name.partition("[")[0], how=SettingMethod.ARITHMETIC, node=node)
+        yield VariableSetting(name=name.partition("[")[0], how=AssignmentMethod.ARITHMETIC, node=node)

@@ -57,7 +57,7 @@ from assayd_pipeline.shell.parse.words import (
     join_literal_pieces,
     strip_double_quotes,
 )
-from assayd_pipeline.shell.rules.paths import PathUse, judge_path
+from assayd_pipeline.shell.rules.paths import PathUse, check_path
 
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[.*\])?(?:\+?=.*)?", re.DOTALL)
 _PLAIN_NAME = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
@@ -199,7 +199,7 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
         case "cd" | "pushd":
             folders = (one for one in arguments if not one.value.startswith(("-", "+")))
             for folder in list(folders)[:1]:
-                judge_path(script, folder.node, folder.value, PathUse.ENTERS, call.name)
+                check_path(script, folder.node, folder.value, PathUse.ENTERS, call.name)
         case "trap":
             word = get_trap_action(call)
             if word is not None and get_literal_text(word) is None:
@@ -335,7 +335,7 @@ def get_trap_action(call: Invocation) -> ScriptNode | None:
     return None if call.name != "trap" or call.form is not WordForm.PLAIN or shows else words[0]
 
 
-def place_at_trap(script: ParsedScript, trap: ScriptNode, finding: Finding) -> Finding:
+def relocate_to_trap(script: ParsedScript, trap: ScriptNode, finding: Finding) -> Finding:
     """Return a finding about the text of a trap, with the position of the trap."""
     line, column = script.source.place(trap.start)
     shown = get_snippet(script.source.text, line)

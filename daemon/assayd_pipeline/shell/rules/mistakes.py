@@ -25,7 +25,12 @@ from assayd.model.text_limits import shorten_text
 from assayd_pipeline.shell.parse.nodes import ScriptNode
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.script import ParsedScript
-from assayd_pipeline.shell.parse.words import ENVIRONMENT, SettingMethod, get_literal_text, get_parameter_name
+from assayd_pipeline.shell.parse.words import (
+    ENVIRONMENT,
+    AssignmentMethod,
+    get_literal_text,
+    get_parameter_name,
+)
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _LONG_DASH = re.compile(f"[{_DASHES}]+([A-Za-z][\\w-]*)?")
@@ -51,7 +56,7 @@ _FROM_BASH = frozenset(
     }
 )
 _LEAST_CHARS = 3
-_MOST_NAMES = 50
+_MAX_NAMES = 50
 
 
 def check_mistakes(script: ParsedScript) -> None:
@@ -321,7 +326,7 @@ def _check_assigned_text(script: ParsedScript) -> None:
     integers = {name for node in declared for name in _iter_names_declared_with(node, "i")}
     for setting in script.settings:
         if (
-            setting.how is not SettingMethod.PLAIN
+            setting.how is not AssignmentMethod.PLAIN
             or setting.value is None
             or setting.append
             or setting.name in integers
@@ -401,7 +406,7 @@ def _check_spelling(script: ParsedScript) -> None:
         if not unknown or len(name) < _LEAST_CHARS or node.get_flag("Excl"):
             continue
         tried += 1
-        near = find_nearest(name, known) if tried <= _MOST_NAMES else None
+        near = find_nearest(name, known) if tried <= _MAX_NAMES else None
         if near is not None and near[1] and near[0] + "s" != name and name + "s" != near[0]:
             told.add(name)
             written = script.source.written(node)

@@ -58,7 +58,7 @@ from assayd_pipeline.shell.parse.words import (
 )
 from assayd_pipeline.shell.rules import programs
 from assayd_pipeline.shell.rules.builtins import check_name
-from assayd_pipeline.shell.rules.paths import PathUse, judge_path
+from assayd_pipeline.shell.rules.paths import PathUse, check_path
 
 SYNTAX = OptionSyntax(
     short="A:d:e:H:K:m:o:r:T:u:w:X:x:",
@@ -114,7 +114,7 @@ def _has_fallback(script: ParsedScript, call: Invocation) -> bool:
 def _check_file(script: ParsedScript, option: ShellOption) -> None:
     value = option.value.value if option.value is not None else ""
     if option.name in {"-o", "--output", "--output-dir"} and value != "-":
-        judge_path(script, option.node, value, PathUse.WRITES, f"curl {option.name}")
+        check_path(script, option.node, value, PathUse.WRITES, f"curl {option.name}")
 
 
 def _check_url(script: ParsedScript, url: ArgumentValue) -> None:
@@ -369,13 +369,13 @@ def _check_paths(script: ParsedScript, name: str, tool: Tool, parsed: ParsedArgu
     for option in parsed.options:
         if option.value is not None and option.name in tool.writes | tool.reads:
             use = PathUse.WRITES if option.name in tool.writes else PathUse.READS
-            judge_path(script, option.node, option.value.value, use, f"{name} {option.name}")
+            check_path(script, option.node, option.value.value, use, f"{name} {option.name}")
     if name == "date":
         _check_date(script, parsed)
     for operand, written in _iter_path_operands(tool, parsed):
         if operand.value != "-":
             use = PathUse.WRITES if written else PathUse.READS
-            judge_path(script, operand.node, operand.value, use, name)
+            check_path(script, operand.node, operand.value, use, name)
 
 
 def _iter_path_operands(tool: Tool, parsed: ParsedArguments) -> Iterator[tuple[ArgumentValue, bool]]:
@@ -426,7 +426,7 @@ def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], na
     """Check all arguments that look like absolute paths outside the sandbox, whatever they mean."""
     for argument in arguments:
         if argument.value.startswith(("/", "../", HOME, "data/")):
-            judge_path(script, argument.node, argument.value, PathUse.READS, name)
+            check_path(script, argument.node, argument.value, PathUse.READS, name)
 
 
 def _check_prefix(script: ParsedScript, call: Invocation) -> None:

@@ -107,7 +107,7 @@ def _enters_folders(script: ParsedScript) -> bool:
     )
 
 
-def judge_path(script: ParsedScript, node: ScriptNode, path: str, use: PathUse, what: str) -> None:
+def check_path(script: ParsedScript, node: ScriptNode, path: str, use: PathUse, what: str) -> None:
     """Add a finding for a path that can leave the sandbox directory.
 
     Args:
@@ -159,4 +159,4 @@ def check_redirection(script: ParsedScript, node: ScriptNode) -> None:
     for target in evaluate_arguments(word, script.known):
         for value in target.values:
             if operator not in {">&", "<&"} or not _DESCRIPTOR.fullmatch(value):
-                judge_path(script, word, value, use, operator)
+                check_path(script, word, value, use, operator)

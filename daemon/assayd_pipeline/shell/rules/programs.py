@@ -30,7 +30,7 @@ from assayd_pipeline.shell.parse.nodes import ScriptNode
 from assayd_pipeline.shell.parse.resolve import ArgumentValue, Invocation, ParsedArguments
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
 from assayd_pipeline.shell.parse.words import ANY, get_parameter_name, strip_double_quotes
-from assayd_pipeline.shell.rules.paths import PathUse, judge_path
+from assayd_pipeline.shell.rules.paths import PathUse, check_path
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=.*", re.DOTALL)
 _TOKEN = re.compile(
@@ -66,7 +66,7 @@ def check_awk(script: ParsedScript, call: Invocation, parsed: ParsedArguments) -
     _check_program(script, node, "\n".join(source.value for source in sources), assigned)
     for operand in operands:
         if operand.value != "-" and not _ASSIGNMENT.fullmatch(operand.value):
-            judge_path(script, operand.node, operand.value, PathUse.READS, "awk")
+            check_path(script, operand.node, operand.value, PathUse.READS, "awk")
 
 
 def _check_program(script: ParsedScript, node: ScriptNode, program: str, assigned: Sequence[str]) -> None:
@@ -102,7 +102,7 @@ def _check_program(script: ParsedScript, node: ScriptNode, program: str, assigne
             printing = token.kind != "end"
         elif printing and token.text in {">", ">>", "<"} and following.kind == "string":
             use = PathUse.READS if token.text == "<" else PathUse.WRITES
-            judge_path(script, node, following.text[1:-1], use, "awk")
+            check_path(script, node, following.text[1:-1], use, "awk")
         elif printing and token.text in {">", ">>"}:
             script.paths.append(NamedPath(node=node, value=ANY, use=PathUse.WRITES, what="awk"))
 
@@ -300,7 +300,7 @@ def check_sed(script: ParsedScript, parsed: ParsedArguments) -> None:
     for operand in operands:
         if operand.value != "-":
             use = PathUse.CHANGES if in_place else PathUse.READS
-            judge_path(script, operand.node, operand.value, use, "sed")
+            check_path(script, operand.node, operand.value, use, "sed")
 
 
 def _check_substitution(script: ParsedScript, source: ArgumentValue) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from assayd.engines.docker import DockerEngine
 from assayd.ids import UlidGenerator
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
@@ -55,7 +55,7 @@ async def container(engine: DockerEngine, looking_image: str) -> AsyncIterator[C
         work_bytes=4 * 2**20,
         work_files=256,
         open_files=128,
-        seccomp=shared_path("seccomp", "container.json").read_text(),
+        seccomp=get_shared_data_path("seccomp", "container.json").read_text(),
         labels={
             LABEL_DAEMON: ULIDS.new(),
             LABEL_GENERATION: "1",

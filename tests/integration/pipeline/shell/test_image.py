@@ -12,18 +12,18 @@ import pytest
 from docker import APIClient
 
 from assayd.imaging.recipe import load_recipe
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell import check_script
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.resolve import PREFIXES, OptionSyntax
 from assayd_pipeline.shell.rules.operands import SED, TOOLS
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 from support.engines import bare_container
 
 TESTS = Path(__file__).resolve().parents[3]
 INSIDE = (TESTS / "support/guests/in_shell_image.py").read_text()
-POLICY = load_policies([shared_path("policies")]).get("pipeline")
+POLICY = load_policies([get_shared_data_path("policies")]).get("pipeline")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def runs(client: APIClient, scripts: list[str]) -> list[dict[str, Any]]:
 @pytest.mark.engine
 def test_image_has_the_listed_programs_and_no_others(client: APIClient) -> None:
     found = ask(client, None)
-    recipe = load_recipe(shared_path("images"), "shell")
+    recipe = load_recipe(get_shared_data_path("images"), "shell")
 
     scripts = [name for name, _ in recipe.scripts]
     assert found["programs"] == sorted(f"/{name}" for name in (*recipe.executables, *scripts))
@@ -119,7 +119,7 @@ def test_xargs_takes_glued_values_only_where_the_rules_say_so(client: APIClient)
 
     assert (ended["status"], ended["stdout"].count("ran")) == (0, len(options))
     for option in options:
-        reader.install_reader(read_shell)
+        reader.install_reader(parse_shell)
         found = check_script(f"echo a | xargs {option} rm x", POLICY.commands).findings
         assert [finding.rule for finding in found] == ["command.blocked"], option
 
@@ -143,7 +143,7 @@ def test_tools_have_no_shell_to_hand_commands_to(client: APIClient) -> None:
     ],
 )
 def test_command_that_no_rule_sees_is_not_in_the_image(client: APIClient, script: str) -> None:
-    reader.install_reader(read_shell)
+    reader.install_reader(parse_shell)
     assert [f for f in check_script(script, POLICY.commands).findings if f.rule == "command.blocked"] == []
 
     (ended,) = runs(client, [f"{script}\ncat data/notes.txt"])
@@ -162,7 +162,7 @@ def test_command_that_no_rule_sees_is_not_in_the_image(client: APIClient, script
     ],
 )
 def test_file_that_no_rule_sees_cannot_be_written(client: APIClient, script: str) -> None:
-    reader.install_reader(read_shell)
+    reader.install_reader(parse_shell)
     assert not any(f.is_error for f in check_script(script, POLICY.commands).findings)
 
     (ended,) = runs(client, [script])

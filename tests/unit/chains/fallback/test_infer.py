@@ -4,7 +4,7 @@ import pytest
 
 from assayd.kinds.extractor.rules import apply_rules, render_rules
 from assayd.model.prompting import ExtractedField
-from assayd_chains.fallback import COMPUTED, NOT_FOUND, infer_rules
+from assayd_chains.fallback import COMPUTED, NOT_FOUND, infer_extraction_rules
 
 PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2023/Q2/data.csv")
 
@@ -17,7 +17,7 @@ def wanted(*names: str, computed: tuple[str, ...] = ()) -> list[ExtractedField]:
 
 
 def test_fields_get_the_rules_of_what_the_segments_look_like() -> None:
-    rules = infer_rules(
+    rules = infer_extraction_rules(
         PATHS, wanted("client_id", "year", "quarter", computed=("start_month", "end_month")), {}
     )
     assert render_rules(rules) == (
@@ -52,22 +52,22 @@ def test_fields_get_the_rules_of_what_the_segments_look_like() -> None:
     ],
 )  # fmt: skip
 def test_forms_that_are_known(paths, names, fields) -> None:
-    assert apply_rules(infer_rules(paths, wanted(*names), {}), paths[0])[0] == fields
+    assert apply_rules(infer_extraction_rules(paths, wanted(*names), {}), paths[0])[0] == fields
 
 
 def test_values_that_an_attempt_gave_decide_before_names() -> None:
     known = {PATHS[0]: {"tag": "AB", "period": "Q1", "year": "2024", "n": 1}, PATHS[1]: {"n": 2}}
-    rules = infer_rules(PATHS, wanted("tag", "period", "year", computed=("n",)), known)
+    rules = infer_extraction_rules(PATHS, wanted("tag", "period", "year", computed=("n",)), known)
     assert apply_rules(rules, PATHS[0])[0] == {"tag": "AB", "period": "Q1", "year": "2024", "n": 1}
 
 
 def test_field_that_nothing_looks_like_is_noted() -> None:
-    rules = infer_rules(PATHS, wanted("warehouse"), {})
+    rules = infer_extraction_rules(PATHS, wanted("warehouse"), {})
     assert (dict(rules.extract), rules.notes) == ({}, {"warehouse": NOT_FOUND})
 
 
 def test_without_fields_every_segment_that_means_something_is_taken() -> None:
-    rules = infer_rules(PATHS, [], {})
+    rules = infer_extraction_rules(PATHS, [], {})
     assert list(rules.extract) == ["client", "year", "quarter", "filename", "stem", "extension"]
 
 
@@ -76,5 +76,5 @@ def test_without_fields_every_segment_that_means_something_is_taken() -> None:
 )
 def test_strange_paths_give_rules_or_none(paths) -> None:
     for path in paths:
-        fields, _ = apply_rules(infer_rules(paths, wanted("x", "filename"), {}), path)
+        fields, _ = apply_rules(infer_extraction_rules(paths, wanted("x", "filename"), {}), path)
         assert set(fields) <= {"x", "filename"}

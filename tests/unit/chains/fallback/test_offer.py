@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.prompting import ExtractedField, ExtractedFields
-from assayd_chains.fallback import MOST_SHOWN, EarlierAttempt, OfferTrigger, build_offer, determine_trigger
+from assayd_chains.fallback import (
+    MOST_SHOWN,
+    EarlierAttempt,
+    OfferTrigger,
+    build_fallback_offer,
+    determine_offer_trigger,
+)
 from assayd_chains.model import Outcome
 
 COMPUTED = ExtractedFields(
@@ -46,11 +52,11 @@ LATE, CAUGHT = tried("sandbox", "sandbox.timeout"), tried("sandbox", cause="poli
     ],
 )
 def test_rules_are_offered_for_three_reasons(outcome, tries, taken, trigger) -> None:
-    assert determine_trigger(outcome, tries, taken) is trigger
+    assert determine_offer_trigger(outcome, tries, taken) is trigger
 
 
 def test_offer_says_what_its_rules_give_for_the_sample_paths() -> None:
-    found = build_offer(OfferTrigger.COMPUTED_FIELDS, [RAISED], COMPUTED)
+    found = build_fallback_offer(OfferTrigger.COMPUTED_FIELDS, [RAISED], COMPUTED)
     assert list(found["notes"]) == ["year", "age"]
     assert "from: segment(-3)" in found["rules"]
     assert (found["trigger"], found["accepted_at"]) == ("computed_fields", None)
@@ -67,7 +73,7 @@ def test_offer_says_what_its_rules_give_for_the_sample_paths() -> None:
 def test_offer_uses_what_an_attempt_gave() -> None:
     case = {"name": COMPUTED.texts[0], "status": "passed", "result": {"age": "A", "year": 2024}}
     report = {"stage_reached": "sandbox", "runtime_results": {"cases": [case]}}
-    found = build_offer(OfferTrigger.TIMEOUT, [EarlierAttempt(cause=None, report=report)], COMPUTED)
+    found = build_fallback_offer(OfferTrigger.TIMEOUT, [EarlierAttempt(cause=None, report=report)], COMPUTED)
     assert found["applied"]["complete"] == 1
     assert found["applied"]["shown"][0]["fields"] == {"client": "A", "year": 2024, "age": "A"}
     assert found["applied"]["shown"][1]["missing"] == ["year"]
@@ -75,10 +81,10 @@ def test_offer_uses_what_an_attempt_gave() -> None:
 
 def test_many_paths_are_counted_and_some_shown() -> None:
     many = ExtractedFields(texts=tuple(f"/CLIENT-{n}/x.csv" for n in range(100)), fields=PLAIN.fields[:1])
-    applied = build_offer(OfferTrigger.TIMEOUT, [LATE], many)["applied"]
+    applied = build_fallback_offer(OfferTrigger.TIMEOUT, [LATE], many)["applied"]
     assert (applied["paths"], len(applied["shown"])) == (100, MOST_SHOWN)
 
 
 def test_without_a_single_field_nothing_is_offered() -> None:
     nothing = ExtractedFields(texts=("/a",), fields=(ExtractedField(name="b", computed=True),))
-    assert build_offer(OfferTrigger.TIMEOUT, [LATE], nothing) is None
+    assert build_fallback_offer(OfferTrigger.TIMEOUT, [LATE], nothing) is None

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from assayd_chains.providers import anthropic, openai
-from assayd_chains.providers.answers import MOST_HEARD_BYTES, AnswerListener, StopReason
+from assayd_chains.providers.answers import MOST_HEARD_BYTES, StopReason, StreamingAnswerParser
 from support.hosts.model_api import ANTHROPIC, OPENAI, Vendor
 
 TEXT = '{"code": "ä = 1\\n", "reason": "r"}'
@@ -18,7 +18,7 @@ VENDORS = pytest.mark.parametrize(
 
 def heard_of(adapter: object, *pieces: bytes) -> list[str]:
     heard: list[str] = []
-    listener = AnswerListener(adapter.get_event_text, heard.append)  # type: ignore[attr-defined]
+    listener = StreamingAnswerParser(adapter.extract_event_text, heard.append)  # type: ignore[attr-defined]
     for piece in pieces:
         listener.add_bytes(piece)
     return heard
@@ -46,7 +46,7 @@ def test_no_more_is_looked_at_than_the_bound(vendor: Vendor, adapter: object) ->
 
 @VENDORS
 def test_whole_stream_is_read_as_the_answer_that_it_is(vendor: Vendor, adapter: object) -> None:
-    answer = adapter.read_answer(vendor.streamed(TEXT))  # type: ignore[attr-defined]
+    answer = adapter.parse_response(vendor.streamed(TEXT))  # type: ignore[attr-defined]
     assert (answer.text, answer.ending) == (TEXT, StopReason.COMPLETE)
     assert (answer.usage.input_tokens, answer.usage.output_tokens) == (11, 7)
 
@@ -55,20 +55,21 @@ def test_whole_stream_is_read_as_the_answer_that_it_is(vendor: Vendor, adapter: 
 def test_stream_that_is_cut_short_is_no_answer(vendor: Vendor, adapter: object) -> None:
     lines = vendor.streamed(TEXT).split(b"\n\n")
     with pytest.raises(ValueError, match="cut short"):
-        adapter.read_answer(b"\n\n".join(lines[:3]) + b"\n\n")  # type: ignore[attr-defined]
+        adapter.parse_response(b"\n\n".join(lines[:3]) + b"\n\n")  # type: ignore[attr-defined]
 
 
 def test_endings_of_a_stream_are_told_as_those_of_a_whole_answer() -> None:
     refused = OPENAI.streamed("").replace(b'"stop"', b'"content_filter"')
-    assert openai.read_answer(refused).ending is StopReason.REFUSED
+    assert openai.parse_response(refused).ending is StopReason.REFUSED
     assert (
-        openai.read_answer(OPENAI.streamed(TEXT).replace(b'"stop"', b'"length"')).ending is StopReason.CUT_OFF
+        openai.parse_response(OPENAI.streamed(TEXT).replace(b'"stop"', b'"length"')).ending
+        is StopReason.CUT_OFF
     )
     late = ANTHROPIC.streamed(TEXT).replace(b'"end_turn"', b'"max_tokens"')
-    assert anthropic.read_answer(late).ending is StopReason.CUT_OFF
+    assert anthropic.parse_response(late).ending is StopReason.CUT_OFF
 
 
 def test_failure_within_a_stream_is_no_answer() -> None:
     error = json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "later"}})
     with pytest.raises(ValueError, match="cut short"):
-        anthropic.read_answer(f"event: error\ndata: {error}\n\n".encode())
+        anthropic.parse_response(f"event: error\ndata: {error}\n\n".encode())

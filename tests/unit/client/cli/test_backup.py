@@ -11,7 +11,7 @@ from assayd.attempts import conclusion as record
 from assayd.errors import ConfigError, RequestError
 from assayd.ids import UlidGenerator
 from assayd_client import ClientError, DaemonUnreachable
-from assayd_client.cli.upkeep import IDENTITY, back_up, find_state_dir
+from assayd_client.cli.upkeep import IDENTITY, back_up_state, find_state_dir
 from support.daemons.small_daemon import small_daemon
 
 
@@ -27,16 +27,16 @@ async def test_copy_has_the_bundles_that_its_verdicts_name_and_no_others(tmp_pat
         done = await daemon.finished(await daemon.accept("a"))
         # Those that come between the copy of the database and that of the bundles look like this one.
         late, failure = replace(done, id=UlidGenerator().new()), record.Failure(code="late", message="")
-        await record.ConclusionWriter(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
+        await record.ConclusionWriter(artifacts=daemon.artifacts, clock=daemon.clock).conclude_unstartable(
             late, b"{}", failure
         )
         assert len(bundles(live)) == 2
 
-        assert back_up(copy, live) == 1
+        assert back_up_state(copy, live) == 1
         assert bundles(copy) == {f"artifacts/{done.bundle}"}
 
         more = await daemon.finished(await daemon.accept("b"))
-        assert back_up(copy, live) == 1
+        assert back_up_state(copy, live) == 1
         assert bundles(copy) == {f"artifacts/{each.bundle}" for each in (done, more)}
     async with small_daemon(copy) as restored:
         assert (await restored.service.wait(more.id, 10)).verdict is more.verdict
@@ -44,7 +44,7 @@ async def test_copy_has_the_bundles_that_its_verdicts_name_and_no_others(tmp_pat
 
 def test_state_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="the state directory can't be copied"):
-        back_up(tmp_path / "copy", tmp_path / "none")
+        back_up_state(tmp_path / "copy", tmp_path / "none")
 
 
 async def test_bundle_that_is_missing_does_not_keep_the_others_from_being_copied(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_bundle_that_is_missing_does_not_keep_the_others_from_being_copied
         gone.chmod(0o700)
         gone.rename(tmp_path / "elsewhere")
 
-        assert back_up(copy, live) == 1
+        assert back_up_state(copy, live) == 1
         assert bundles(copy) == {f"artifacts/{max(first, second, key=lambda done: done.id).bundle}"}
 
 

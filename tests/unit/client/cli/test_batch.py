@@ -23,7 +23,7 @@ from assayd_client.cli.batch import (
     exit_code,
     follow_batch,
     generate_name,
-    send_and_follow,
+    send_and_report,
 )
 from assayd_client.cli.patience import iter_batch_results
 from support.cluster.either import EITHER, serving_either
@@ -394,5 +394,5 @@ def test_batch_whose_gateway_stays_away_says_how_to_go_on(write, capsys) -> None
     client: Any = Away(UNREACHABLE)
     file = write("a")
     with pytest.raises(NotReady):
-        send_and_follow(client, "nightly", file, BatchOutputs())
+        send_and_report(client, "nightly", file, BatchOutputs())
     assert f"assay batch resume nightly {file}" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd_client.cli.report import crop_line
-from assayd_client.cli.terminal import display_width
+from assayd_client.cli.terminal import measure_display_width
 
 ROOM = 40
 
@@ -39,7 +39,7 @@ def test_name_at_the_column_is_underlined(source: str, column: int | None, shown
 def test_long_line_is_cropped_around_the_column(column: int) -> None:
     source = "." * (column - 1) + "n" + "." * (200 - column)
     shown, marks = crop_line(source, column, ROOM)
-    assert (display_width(shown) <= ROOM, shown[len(marks) - 1]) == (True, "n")
+    assert (measure_display_width(shown) <= ROOM, shown[len(marks) - 1]) == (True, "n")
     assert (shown.startswith("…"), shown.endswith("…")) == (column >= ROOM, column < 180)
 
 

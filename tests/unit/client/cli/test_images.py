@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assayd.audit import AuditLog
-from assayd_client.cli.images import _audit_adoption
+from assayd_client.cli.images import _record_adoption
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def test_adoption_is_noted_beside_a_running_daemon(state: Path, capsys: pytest.C
     log = AuditLog(state / "audit")
     log.note("daemon.started", actor={"daemon": "01D"}, subject="1")
 
-    _audit_adoption("ruby", "sha256:1", "/images/ruby")
+    _record_adoption("ruby", "sha256:1", "/images/ruby")
 
     entry = json.loads(list(log.read())[-1])
     assert (entry["action"], entry["subject"], entry["digest"]) == ("image.adopted", "ruby", "sha256:1")
@@ -29,7 +29,7 @@ def test_adoption_is_noted_beside_a_running_daemon(state: Path, capsys: pytest.C
 
 
 def test_adoption_without_a_daemons_log_is_told(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _audit_adoption("ruby", "sha256:1", "/images/ruby")
+    _record_adoption("ruby", "sha256:1", "/images/ruby")
 
     said = capsys.readouterr().err
     assert said == f"the adoption isn't in the audit log {state}/audit: no daemon writes one there\n"
@@ -39,6 +39,6 @@ def test_adoption_that_cannot_be_noted_is_told(state: Path, capsys: pytest.Captu
     (state / "audit").mkdir(parents=True)
     (state / "audit/audit-000001.jsonl").mkdir()
 
-    _audit_adoption("ruby", "sha256:1", "/images/ruby")
+    _record_adoption("ruby", "sha256:1", "/images/ruby")
 
     assert "Is a directory" in capsys.readouterr().err

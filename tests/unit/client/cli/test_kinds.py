@@ -11,7 +11,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd.kinds import registry
 from assayd_client.cli import main
-from assayd_client.cli.kinds import find_kind, get_command_line, get_form
+from assayd_client.cli.kinds import find_kind, get_command_line, get_form_printer
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_kinds_are_listed(assay, capsys) -> None:
 def test_each_kind_is_described_with_an_example_that_it_takes(assay, capsys, kind: str) -> None:
     assert assay("kinds", kind) == 0
     shown = capsys.readouterr().out
-    validator = registry.load_own(kind)
+    validator = registry.load_own_validator(kind)
     assert f"{kind}: policy {validator.default_policy}, image {validator.image}" in shown
     assert all(f"  {rule.id} (" in shown for rule in validator.rules)
     assert all(f"  {name}: " in shown for name in validator.payload.model_fields)
@@ -65,7 +65,7 @@ def test_commands_of_kinds_stand_among_those_of_the_program(capsys) -> None:
 
 def test_form_that_a_kind_has_not_is_refused_with_those_it_has() -> None:
     with pytest.raises(RequestError, match="it supports yaml; use --json"):
-        get_form("fifth", "steps")
+        get_form_printer("fifth", "steps")
 
 
 def test_steps_of_a_kind_without_steps_are_refused(assay, finished, capsys) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from assayd_client import PlainClient
 from assayd_client.cli import app, main
-from assayd_client.cli.terminal import display_width
+from assayd_client.cli.terminal import measure_display_width
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
@@ -72,7 +72,7 @@ def test_output_fits_the_terminal_and_is_as_it_was_looked_at(
         (FOLDER / f"terminal_{columns}.txt").write_text(shown)
 
     assert shown == (FOLDER / f"terminal_{columns}.txt").read_text()
-    assert max(map(display_width, shown.split("\n"))) <= columns
+    assert max(map(measure_display_width, shown.split("\n"))) <= columns
 
 
 @pytest.mark.parametrize("command", app.EXAMPLES)

@@ -13,7 +13,12 @@ from contextlib import closing
 import pytest
 import uvicorn
 
-from assayd_client.cli.own_user import OwnUserH11, find_uid_in_tables, parse_uid, query_kernel_uid
+from assayd_client.cli.own_user import (
+    SameUserHttpProtocol,
+    find_uid_in_tables,
+    parse_connection_uid,
+    query_kernel_uid,
+)
 from support.daemons.daemon_fixtures import needs_root
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -30,7 +35,7 @@ ASK = r'exec 3<>/dev/tcp/127.0.0.1/$0; printf "GET / HTTP/1.0\r\n\r\n" >&3; cat 
 ASKED = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
-class Hasty(OwnUserH11):
+class Hasty(SameUserHttpProtocol):
     """Waits only briefly for headers."""
 
     headers_s = 0.2
@@ -52,7 +57,7 @@ def test_user_is_read_at_the_line_of_the_peers_end(ends, local, remote) -> None:
     ours = " ".join(reversed(ends.split()))
     table = HEAD + line(ours, uid=1) + line(ends, uid=1000) + line(f"{WORD}:9C41 {WORD}:2221", uid=2)
 
-    assert parse_uid(table, local, remote) == 1000
+    assert parse_connection_uid(table, local, remote) == 1000
 
 
 @pytest.mark.parametrize(
@@ -67,7 +72,7 @@ def test_user_is_read_at_the_line_of_the_peers_end(ends, local, remote) -> None:
     ],
 )
 def test_connection_that_is_not_established_or_not_listed_is_nobodys(table) -> None:
-    assert parse_uid(table, HERE, THERE) is None
+    assert parse_connection_uid(table, HERE, THERE) is None
 
 
 @pytest.mark.parametrize(

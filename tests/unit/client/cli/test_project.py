@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
 
 def submitted(root: Path, name: str, **more) -> dict:
     project = find_project(root / name)
-    table = project.find_table(root / name)
+    table = project.find_file_table(root / name)
     return build_submission(root / name, table, **more)[0]
 
 
@@ -75,8 +75,8 @@ def test_project_lists_each_submission_once(root: Path) -> None:
 
 
 def test_file_that_no_table_fits_is_nothing_to_us(root: Path) -> None:
-    assert find_project(root).find_table(root / "other.py") is None
-    assert find_project(root).find_table(Path("/elsewhere/x.py")) is None
+    assert find_project(root).find_file_table(root / "other.py") is None
+    assert find_project(root).find_file_table(Path("/elsewhere/x.py")) is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd_client.cli.repair import compute_statistics, iter_repair_lines
+from assayd_client.cli.repair import compute_repair_statistics, iter_repair_lines
 
 FIX = {
     "number": 1,
@@ -37,7 +37,7 @@ def repair(outcome: str | None, *fixes: dict[str, object], **more: object) -> di
 
 def test_statistics_are_by_kind_and_provider_and_in_all() -> None:
     duplicate = {**FIX, "duplicate": True, "duration_ms": 1500.0}
-    rows = compute_statistics(
+    rows = compute_repair_statistics(
         [
             repair("repaired", FIX),
             repair("repaired", duplicate, FIX),
@@ -58,7 +58,7 @@ def test_statistics_are_by_kind_and_provider_and_in_all() -> None:
 
 
 def test_nothing_ended_gives_no_statistics() -> None:
-    assert compute_statistics([repair(None)]) == []
+    assert compute_repair_statistics([repair(None)]) == []
 
 
 def test_repair_is_told_attempt_by_attempt_without_what_a_terminal_obeys() -> None:

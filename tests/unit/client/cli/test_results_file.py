@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.applying import Applied
+from assayd_client.applying import PathResult
 from assayd_client.cli.extractor import ResultsFile
 from assayd_client.shapes import ResultTally
 
 TREE = Path("/srv/reports")
-RESULTS = [Applied(path=f"/srv/reports/{number}.csv", result={"n": number}) for number in range(3)]
+RESULTS = [PathResult(path=f"/srv/reports/{number}.csv", result={"n": number}) for number in range(3)]
 
 
 def written(file: Path, *, resume: bool = False, entry: str = "quarter@1") -> tuple[str | None, ResultTally]:
@@ -113,6 +113,6 @@ def test_link_is_not_followed(tmp_path: Path) -> None:
 def test_terminal_gets_no_control_characters(terminal: bool, monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     with ResultsFile(Path("-"), "quarter@1", TREE, resume=False) as results:
-        results.write([Applied(path="/srv/reports/\x9b2J", result={})])
+        results.write([PathResult(path="/srv/reports/\x9b2J", result={})])
 
     assert ("\x9b" not in capsys.readouterr().out) is terminal

@@ -12,11 +12,11 @@ from assayd.errors import RequestError
 from assayd_client.cli.sample_paths import (
     MOST_CHOSEN,
     PER_SHAPE,
-    choose_paths,
     collect_sample_paths,
     compute_shape,
-    group_tree,
+    group_files_by_shape,
     read_lines,
+    select_sample_paths,
 )
 
 CODE = "def extract(path: str) -> dict:\n    return {}\n"
@@ -81,7 +81,7 @@ def test_one_path_of_each_shape_comes_before_a_second_of_any(tmp_path: Path, cap
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
 
-    chosen = list(choose_paths(group_tree(tmp_path)))
+    chosen = list(select_sample_paths(group_files_by_shape(tmp_path)))
 
     assert len({compute_shape(path) for path in chosen}) == len(chosen) == MOST_CHOSEN
     collect_sample_paths(None, None, tmp_path)
@@ -93,19 +93,19 @@ def test_links_and_names_that_are_not_text_are_left_out(tree: Path) -> None:
     (tree / "etc").symlink_to("/etc")
     Path(os.fsdecode(bytes(tree) + b"/bad\xff.xml")).touch()
 
-    assert len(group_tree(tree)) == 3
+    assert len(group_files_by_shape(tree)) == 3
 
 
 @pytest.mark.parametrize(("name", "why"), [("nowhere", "no such folder"), ("file", "not a folder")])
 def test_folder_that_cannot_be_walked_is_refused(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match=f"--sample-tree: .*{name}: {why}"):
-        group_tree(tmp_path / name)
+        group_files_by_shape(tmp_path / name)
 
 
 def test_folder_without_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="contains no readable files"):
-        group_tree(tmp_path)
+        group_files_by_shape(tmp_path)
 
 
 def test_list_has_a_path_on_each_line_and_each_is_taken_once(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from assayd_client.cli.terminal import (
     TerminalOutput,
     build_line,
     can_show_unicode,
-    display_width,
+    measure_display_width,
     to_ascii,
     wrap_text,
 )
@@ -48,7 +48,7 @@ def test_nothing_is_wrapped_where_there_is_no_terminal() -> None:
 
 
 def test_wide_letters_take_two_columns() -> None:
-    assert display_width("日本") == 4
+    assert measure_display_width("日本") == 4
     assert wrap_text("日本語", 4) == ["日本", "語"]
 
 

@@ -13,8 +13,14 @@ from rich.console import Console
 
 from assayd.metrics import Metrics
 from assayd_client import PlainClient
-from assayd_client.cli.sample import build_span, parse_metrics
-from assayd_client.cli.top import MetricsWatch, MonitorFrame, quiet_keyboard, render_frame, show_repeatedly
+from assayd_client.cli.sample import build_sample_span, parse_metrics
+from assayd_client.cli.top import (
+    MetricsReader,
+    MonitorFrame,
+    disable_key_echo,
+    render_frame,
+    run_display_loop,
+)
 
 NOW = datetime(2026, 5, 4, 10, 20, 40, tzinfo=UTC)
 ATTEMPT = {
@@ -47,7 +53,7 @@ def shown(frame: MonitorFrame) -> str:
 
 def frame_of(now: str, before: str | None = None, *, seconds: float = 2.0) -> MonitorFrame:
     earlier = None if before is None else parse_metrics(before, 0.0)
-    between = build_span(parse_metrics(now, seconds), earlier, up_s=10.0)
+    between = build_sample_span(parse_metrics(now, seconds), earlier, up_s=10.0)
     return MonitorFrame(at=NOW, span=between, since_start=before is None, attempts=[ATTEMPT])
 
 
@@ -84,13 +90,13 @@ def test_what_submitters_named_cannot_act_on_the_terminal() -> None:
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 0.0075), (0.9, 30.0), (0.99, 120.0)])
 def test_quantile_lies_within_its_bucket_and_the_last_has_no_end(share: float, expected: float) -> None:
     text = metrics(run_s=(0.006,) * 5 + (0.008,) * 3 + (25.0, 500.0))
-    seen = build_span(parse_metrics(text, 1.0), None, up_s=1.0)
+    seen = build_sample_span(parse_metrics(text, 1.0), None, up_s=1.0)
     quantile = seen.estimate_quantile_s(share, "assayd_attempt_duration_seconds", stage="run")
     assert quantile == pytest.approx(expected, rel=0.1)
 
 
 def test_histogram_that_got_nothing_has_no_quantile() -> None:
-    seen = build_span(parse_metrics(metrics(), 1.0), None, up_s=1.0)
+    seen = build_sample_span(parse_metrics(metrics(), 1.0), None, up_s=1.0)
     assert seen.estimate_quantile_s(0.5, "assayd_attempt_duration_seconds", stage="run") is None
 
 
@@ -101,7 +107,7 @@ def test_one_look_is_printed_where_there_is_no_terminal(assay, capsys) -> None:
 
 def test_attempts_under_way_are_asked_for_by_state(service, socket) -> None:
     with PlainClient(socket) as client:
-        MetricsWatch(client).read_frame()
+        MetricsReader(client).read_frame()
     assert {query.state for query in service.queries} == {"running", "leasing", "checking", "judging"}
 
 
@@ -109,13 +115,13 @@ def test_it_looks_again_until_the_user_has_enough(service, socket) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120, height=20)
     answers = iter([False, True])
     with PlainClient(socket) as client:
-        show_repeatedly(client, console, interval_s=1.0, wait=lambda seconds: next(answers))
+        run_display_loop(client, console, interval_s=1.0, wait=lambda seconds: next(answers))
     assert "rates of" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_q_ends_the_wait_and_other_keys_are_neither_shown_nor_an_end() -> None:
     terminal, other_end = pty.openpty()
-    with os.fdopen(other_end) as keyboard, quiet_keyboard(keyboard) as wait:
+    with os.fdopen(other_end) as keyboard, disable_key_echo(keyboard) as wait:
         os.write(terminal, b"x")
         ended = wait(0.0), wait(0.05)
         os.write(terminal, b"q")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.validate import compute_signature, watch_files
+from assayd_client.cli.validate import compute_files_signature, watch_files
 
 
 class Saves:
@@ -47,10 +47,10 @@ def test_file_that_an_editor_replaces_is_waited_for(file: Path) -> None:
 
 
 def test_new_file_in_a_folder_is_a_change(tmp_path: Path, file: Path) -> None:
-    before = compute_signature([tmp_path])
+    before = compute_files_signature([tmp_path])
     (tmp_path / "y.py").write_text("more")
 
-    assert compute_signature([tmp_path]) != before
+    assert compute_files_signature([tmp_path]) != before
 
 
 def test_what_cannot_be_submitted_is_said_and_watching_goes_on(file: Path, capsys) -> None:

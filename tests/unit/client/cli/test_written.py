@@ -16,7 +16,7 @@ def test_place_that_cannot_be_is_refused_before_anything_is_submitted(
     repair: str | None, files: list[Path]
 ) -> None:
     with pytest.raises(RequestError, match="use --out FILE"):
-        CodeDestination(in_place=True).require_possible(repair, files)
+        CodeDestination(in_place=True).require_compatible_options(repair, files)
 
 
 def test_changed_texts_of_several_files_go_where_each_was_read() -> None:

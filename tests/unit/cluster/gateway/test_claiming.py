@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_cluster.gateway.claiming import LastRun, NodeStanding, Refusal, decide_claim
+from assayd_cluster.gateway.claiming import LastRun, NodeEligibility, Refusal, decide_claim
 
 
 def last(number: int = 1, node: str = "a", *, over: bool = False, alive: bool = False) -> LastRun:
@@ -38,9 +38,9 @@ def test_cancelled_attempt_gets_no_run(before: LastRun | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "refusal"), [(NodeStanding.SILENT, Refusal.SILENT), (NodeStanding.IDLE, Refusal.IDLE)]
+    ("standing", "refusal"), [(NodeEligibility.SILENT, Refusal.SILENT), (NodeEligibility.IDLE, Refusal.IDLE)]
 )
-def test_node_without_standing_gets_only_what_it_holds(standing: NodeStanding, refusal: Refusal) -> None:
+def test_node_without_standing_gets_only_what_it_holds(standing: NodeEligibility, refusal: Refusal) -> None:
     for before in (None, last(node="b"), last(over=True), last(node="b", alive=True)):
         assert decide_claim("a", before, cancelled=False, others=True, standing=standing) is refusal
     assert decide_claim("a", last(), cancelled=False, others=True, standing=standing) == 1

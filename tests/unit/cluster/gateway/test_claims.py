@@ -13,7 +13,7 @@ from sqlalchemy import text
 from assayd.documents import LARGE_DOCUMENT_BYTES
 from assayd.errors import RequestError
 from assayd.model.report import Verdict
-from assayd_cluster.documents import MOST_CAPACITY, NodeBeat, RunLost
+from assayd_cluster.documents import MOST_CAPACITY, NodeHeartbeat, RunLost
 from assayd_cluster.gateway.runs import MOST_RETURNED, RunHeldElsewhere
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.settings import ClusterSettings
@@ -219,6 +219,6 @@ async def test_old_claim_is_none_on_another_attempt_of_the_same_id(
 
 def test_capacity_that_no_node_has_is_refused() -> None:
     beat = {"capacity": MOST_CAPACITY, "ready": True, "version": "1"}
-    assert NodeBeat.model_validate(beat).capacity == MOST_CAPACITY
+    assert NodeHeartbeat.model_validate(beat).capacity == MOST_CAPACITY
     with pytest.raises(ValidationError, match="capacity"):
-        NodeBeat.model_validate({**beat, "capacity": MOST_CAPACITY + 1})
+        NodeHeartbeat.model_validate({**beat, "capacity": MOST_CAPACITY + 1})

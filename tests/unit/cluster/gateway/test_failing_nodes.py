@@ -129,12 +129,12 @@ async def test_node_that_keeps_several_runs_gets_no_more(gateway: OneGateway) ->
     clock = SetTime()
     failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
     for tenant in TENANTS:
-        await failing.note_kept("hangs", tenant)
+        await failing.record_kept_run("hangs", tenant)
     clock.seconds += OVERDUE_WITHIN_S + 1
-    await failing.note_kept("hangs", 1)
+    await failing.record_kept_run("hangs", 1)
     assert await whys(gateway) == {"hangs": "", "works": ""}
     for tenant in TENANTS:
-        await failing.note_kept("hangs", tenant)
+        await failing.record_kept_run("hangs", tenant)
     assert await whys(gateway) == {"hangs": FAILING, "works": ""}
     await DatabaseNodes(gateway.access).set_drained("hangs", drained=False)
     assert await whys(gateway) == {"hangs": "", "works": ""}
@@ -158,10 +158,10 @@ async def test_failures_of_one_tenant_alone_drain_no_node(gateway: OneGateway) -
     failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=SetTime())
     await lose(failing, "healthy", 3 * MOST_LOST, tenants=(1,))
     for _ in range(3 * MOST_OVERDUE):
-        await failing.note_kept("healthy", 1)
+        await failing.record_kept_run("healthy", 1)
     await lose(failing, "healthy", 1, tenants=(2,))
     assert await whys(gateway) == {"healthy": "", "works": ""}
-    await failing.note_kept("healthy", 2)
+    await failing.record_kept_run("healthy", 2)
     assert await whys(gateway) == {"healthy": FAILING, "works": ""}
 
 
@@ -278,11 +278,11 @@ async def test_runs_that_fail_together_count_once(gateway: OneGateway) -> None:
     clock = SetTime()
     failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
     for tenant in islice(cycle(TENANTS), 3 * MOST_OVERDUE):
-        await failing.note_kept("restarts", tenant, began_s=20)
+        await failing.record_kept_run("restarts", tenant, began_s=20)
     assert (await whys(gateway))["restarts"] == ""
     for _ in range(MOST_OVERDUE - 1):
         clock.seconds += 21
-        await failing.note_kept("restarts", 1, began_s=20)
+        await failing.record_kept_run("restarts", 1, began_s=20)
     assert (await whys(gateway))["restarts"] == FAILING
 
 

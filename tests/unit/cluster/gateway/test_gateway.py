@@ -16,7 +16,7 @@ from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import BatchRequest
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.ports.driving import DrivenWork
+from assayd.ports.driving import WorkKind
 from assayd.store import tables as daemon_tables
 from assayd_attestation import keys
 from assayd_cluster import tables
@@ -117,7 +117,7 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
 
 
 async def test_verdict_that_cannot_be_signed_becomes_an_error(tmp_path: Path, url: str) -> None:
-    keys.create_key(tmp_path / "key")
+    keys.create_key_pair(tmp_path / "key")
     settings = {"command": ["/bin/false"], "command_key": tmp_path / "key.pub"}
     async with one_gateway(tmp_path, url, attestation=settings) as gateway:
         await gateway.beat("a")
@@ -347,9 +347,9 @@ async def test_one_gateway_of_several_removes_what_is_old(tmp_path: Path, url: s
 async def test_batch_of_a_dead_gateway_goes_on_at_another(tmp_path: Path, url: str) -> None:
     async with two_gateways(tmp_path, url) as (first, second):
         batch = await first.gateway.parts.batches.open(BatchRequest(name="b"), peer=PEER)
-        assert not await second.cluster.driving.claim(DrivenWork.BATCH, batch.id)
+        assert not await second.cluster.driving.claim(WorkKind.BATCH, batch.id)
         await silence(first, "gateways", "id", first.cluster.gateway_id)
         estate = await second.cluster.membership.adopt_orphaned_work()
         assert estate.driven == [("batch", batch.id)]
-        assert await second.cluster.driving.claim(DrivenWork.BATCH, batch.id)
-        assert not await first.cluster.driving.claim(DrivenWork.BATCH, batch.id)
+        assert await second.cluster.driving.claim(WorkKind.BATCH, batch.id)
+        assert not await first.cluster.driving.claim(WorkKind.BATCH, batch.id)

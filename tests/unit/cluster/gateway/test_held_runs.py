@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from assayd.model.attempt import Attempt, State
 from assayd.model.submission import Peer
-from assayd_cluster.gateway.held_runs import KEPT, MOST_BYTES, HeldRun, HeldRunCache
+from assayd_cluster.gateway.held_runs import KEPT, MAX_BYTES, HeldRun, HeldRunCache
 
 ATTEMPT = Attempt(
     id="a",
@@ -47,7 +47,7 @@ def test_oldest_claim_makes_room() -> None:
 
 def test_large_submission_is_not_kept() -> None:
     held = HeldRunCache()
-    held.add(replace(HELD, document=bytes(MOST_BYTES + 1)))
+    held.add(replace(HELD, document=bytes(MAX_BYTES + 1)))
     assert held.find("n", "a", 1) is None
-    held.add(replace(HELD, document=bytes(MOST_BYTES)))
+    held.add(replace(HELD, document=bytes(MAX_BYTES)))
     assert held.find("n", "a", 1) is not None

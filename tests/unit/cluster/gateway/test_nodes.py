@@ -3,21 +3,26 @@ from __future__ import annotations
 import pytest
 
 from assayd import __version__
-from assayd_cluster.documents import NodeBeat
-from assayd_cluster.gateway.nodes import ClusterSnapshot, LiveNode, are_versions_compatible, find_objection
+from assayd_cluster.documents import NodeHeartbeat
+from assayd_cluster.gateway.nodes import (
+    ClusterSnapshot,
+    LiveNode,
+    are_versions_compatible,
+    find_rejection_reason,
+)
 from assayd_cluster.gateway.readiness import _explain_idle_nodes
 
 PROFILES = {"one": "a" * 64, "two": "b" * 64}
 
 
-def beat(**changes: object) -> NodeBeat:
+def beat(**changes: object) -> NodeHeartbeat:
     said = {"capacity": 4, "ready": True, "version": __version__, "profiles": PROFILES}
-    return NodeBeat.model_validate({**said, **changes})
+    return NodeHeartbeat.model_validate({**said, **changes})
 
 
 def test_node_that_is_as_the_gateway_takes_work() -> None:
-    assert find_objection(beat(), PROFILES) == ""
-    assert find_objection(beat(profiles={**PROFILES, "of its own": "c" * 64}), PROFILES) == ""
+    assert find_rejection_reason(beat(), PROFILES) == ""
+    assert find_rejection_reason(beat(profiles={**PROFILES, "of its own": "c" * 64}), PROFILES) == ""
 
 
 @pytest.mark.parametrize(
@@ -36,7 +41,7 @@ def test_node_that_is_as_the_gateway_takes_work() -> None:
     ],
 )
 def test_node_that_differs_is_told_why_it_takes_no_work(changes: dict[str, object], why: str) -> None:
-    assert find_objection(beat(**changes), PROFILES).startswith(why)
+    assert find_rejection_reason(beat(**changes), PROFILES).startswith(why)
 
 
 @pytest.mark.parametrize(

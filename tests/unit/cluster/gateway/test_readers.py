@@ -40,7 +40,7 @@ class Readers:
     def __init__(self, gateway: OneGateway) -> None:
         self.gateway, self.accounts, self.now = gateway, Accounts(), 0.0
         self.queue = QueueMonitor(lambda: self.now)
-        self.queue.count_republished()
+        self.queue.record_republished_attempt()
         failing = NodeFailureCounter(gateway.access, self.accounts)
         self._readers = MessageReaders(gateway.access, self.accounts, failing, self.queue)
 
@@ -93,7 +93,7 @@ async def test_node_that_claims_a_run_is_not_drained(readers: Readers) -> None:
 async def test_messages_are_not_counted_while_all_are_claimed(readers: Readers) -> None:
     readers.now = RECENT_S + 1
     await readers.receive(100, 200, 300, 400)
-    readers.queue.count_republished()
+    readers.queue.record_republished_attempt()
     await readers.receive(500)
     assert (await readers.why(), readers.accounts.suspended) == ("", [])
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from assayd.errors import RequestError
 from assayd.model.batch import Batch, ItemCounts
-from assayd.ports.driving import DrivenWork
+from assayd.ports.driving import WorkKind
 from assayd.store.outbox import Outbox, build_batch_message_row
 from assayd.store.tables import webhook_messages
 from support.cluster.gateways import CODE, PEER, one_gateway, silence, two_gateways
@@ -70,9 +70,9 @@ async def test_message_that_another_gateway_writes_is_looked_at_at_once(tmp_path
                     await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("kind", [DrivenWork.REPAIR, DrivenWork.GENERATION])
+@pytest.mark.parametrize("kind", [WorkKind.REPAIR, WorkKind.GENERATION])
 async def test_repair_and_generation_of_a_dead_gateway_are_anothers_then(
-    tmp_path: Path, url: str, kind: DrivenWork
+    tmp_path: Path, url: str, kind: WorkKind
 ) -> None:
     subject = "0" * 26
     async with two_gateways(tmp_path, url) as (first, second):

@@ -18,15 +18,15 @@ from assayd.kinds import registry
 from assayd.model.attempt import Attempt
 from assayd.model.policy import Enforcement
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_attestation import keys
-from assayd_attestation.envelope import open_envelope
+from assayd_attestation.envelope import verify_envelope
 from assayd_cluster.gateway.signing import RunAttester, read_facts
 from support.signed import FILES, NOW, attester, sha256
 from support.stores.stored_attempts import Make
 
-POLICIES = load_policies([shared_path("policies")])
+POLICIES = load_policies([get_shared_data_path("policies")])
 DIGEST = POLICIES.get("script").digest
 REPORT: dict[str, Any] = {
     "policy_digest": DIGEST,
@@ -70,7 +70,7 @@ async def signed(
     digest: str = DIGEST,
 ) -> Mapping[str, Any]:
     """Return a verdict's statement."""
-    public = keys.create_key(folder / "key")
+    public = keys.create_key_pair(folder / "key")
     signing = RunAttester(
         attester=attester(folder / "key"),
         analyst=analyst or Preparing(),  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ async def signed(
     )
     facts = read_facts({**REPORT, "policy_digest": digest}, execution, CASES)
     envelope = await signing.attest(of or attempt(), DOCUMENT, facts, FILES, NOW)
-    return open_envelope(envelope, [public]).statement
+    return verify_envelope(envelope, [public]).statement
 
 
 async def test_statement_is_over_files_and_texts_of_the_gateway(tmp_path: Path) -> None:

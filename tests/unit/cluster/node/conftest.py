@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assayd.ids import UlidGenerator
-from assayd_cluster.documents import NodeBeat
+from assayd_cluster.documents import NodeHeartbeat
 from assayd_cluster.node.daemon_link import DaemonClient
 from assayd_cluster.node.forwarding import EventForwarder
 from assayd_cluster.node.gateway_link import GatewayClient
@@ -56,6 +56,6 @@ def parts(tmp_path: Path) -> Iterator[NodeParts]:
     gateway, daemon = StubGateway(), StubDaemon()
     link = GatewayClient("node-1", f"http+unix://{tmp_path}/gateway.sock", token="t")
     with serving(tmp_path / "gateway.sock", gateway.answer), serving(tmp_path / "daemon.sock", daemon.answer):
-        link.beat(NodeBeat(capacity=1, ready=True, version="1"))
+        link.beat(NodeHeartbeat(capacity=1, ready=True, version="1"))
         yield NodeParts(gateway, daemon, link, tmp_path / "daemon.sock")
     link.close()

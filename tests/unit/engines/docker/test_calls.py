@@ -18,7 +18,7 @@ from assayd.engines.docker.calls import (
     Demultiplexer,
     DockerApi,
     DockerCallRunner,
-    translate_docker_error,
+    to_engine_error,
 )
 from assayd.errors import EngineError
 
@@ -142,19 +142,19 @@ def answered(status: int) -> APIError:
     ],
 )
 def test_foreign_exception_becomes_ours(problem: Exception, code: str, retryable: bool) -> None:
-    ours = translate_docker_error(problem)
+    ours = to_engine_error(problem)
     assert (ours.code, ours.retryable) == (code, retryable)
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 500])
 def test_message_does_not_carry_the_words_of_the_engine(status: int) -> None:
-    assert "/var/lib" not in translate_docker_error(answered(status)).message
+    assert "/var/lib" not in to_engine_error(answered(status)).message
 
 
 def test_reason_that_the_client_wraps_is_found() -> None:
     wrapper = DockerException("Error while fetching server API version")
     wrapper.__cause__ = requests.ReadTimeout()
-    assert translate_docker_error(wrapper).code == "engine.timeout"
+    assert to_engine_error(wrapper).code == "engine.timeout"
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def test_swappiness_exists_in_the_first_cgroup_version_only(version: str, swappi
 
 def test_podman_is_refused_by_its_name() -> None:
     with pytest.raises(EngineError, match=r"this is Podman 4\.3\.1") as caught:
-        engine.refuse_unsupported_engine({"Components": [{"Name": "Podman Engine", "Version": "4.3.1"}]})
+        engine.reject_unsupported_engine({"Components": [{"Name": "Podman Engine", "Version": "4.3.1"}]})
     assert (caught.value.code, caught.value.retryable) == ("engine.unsupported", False)
 
 
@@ -43,7 +43,7 @@ def test_docker_is_not_refused() -> None:
     version = {"Components": [{"Name": "Engine", "Version": "20.10.24"}, {"Name": "runc"}]}
     refused = None
     try:
-        engine.refuse_unsupported_engine(version)
+        engine.reject_unsupported_engine(version)
     except EngineError as problem:
         refused = problem.code
     assert refused is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.engines.oci.config import HostShare
-from assayd.package_data import shared_path
+from assayd.engines.oci.config import ContainerHostConfig
+from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerSpec
 
 MIB = 2**20
@@ -22,14 +22,14 @@ def spec() -> ContainerSpec:
         work_bytes=4 * MIB,
         work_files=64,
         open_files=128,
-        seccomp=shared_path("seccomp", "container.json").read_text(),
+        seccomp=get_shared_data_path("seccomp", "container.json").read_text(),
         labels={LABEL_DAEMON: "daemon", LABEL_CONTAINER: "01ARZ3NDEKTSV4RRFFQ69G5FAV"},
     )
 
 
 @pytest.fixture
-def place() -> HostShare:
-    return HostShare(
+def place() -> ContainerHostConfig:
+    return ContainerHostConfig(
         root="/run/assayd-oci/images/0/rootfs",
         arguments=("/usr/bin/python3.11", "-I"),
         environment=("LANG=C.UTF-8",),

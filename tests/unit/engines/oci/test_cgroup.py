@@ -55,7 +55,7 @@ def made(root: Path, version: int) -> ControlGroup:
 
 
 def write(group: ControlGroup) -> None:
-    for path, value in group._limit_files(LIMITS):
+    for path, value in group._iter_limit_files(LIMITS):
         Path(path).write_text(value)
 
 
@@ -85,7 +85,7 @@ def test_limit_that_cannot_be_read_is_a_difference(tmp_path: Path, version: int)
 
 @pytest.mark.parametrize(("version", "name", "held"), [(1, "cpu.shares", "256"), (2, "cpu.weight", "25")])
 def test_container_weighs_a_quarter_of_the_daemon(tmp_path: Path, version: int, name: str, held: str) -> None:
-    settings = {Path(path).name: value for path, value in made(tmp_path, version)._limit_files(LIMITS)}
+    settings = {Path(path).name: value for path, value in made(tmp_path, version)._iter_limit_files(LIMITS)}
     assert settings[name] == held
 
 
@@ -102,7 +102,7 @@ def test_weight_is_changed_while_there_is_a_group(tmp_path: Path, version: int, 
 
 def test_group_of_version_2_lets_the_kernel_choose_one_process(tmp_path: Path) -> None:
     assert ("memory.oom.group", "0") in [
-        (Path(path).name, value) for path, value in made(tmp_path, 2)._limit_files(LIMITS)
+        (Path(path).name, value) for path, value in made(tmp_path, 2)._iter_limit_files(LIMITS)
     ]
 
 

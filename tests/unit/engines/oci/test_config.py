@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assayd.engines.oci.config import (
-    HostShare,
+    ContainerHostConfig,
     build_configuration,
     build_id_mappings,
     build_mounts,
@@ -21,7 +21,7 @@ from assayd.ports.engine import ContainerSpec
 
 
 @pytest.fixture
-def written(spec: ContainerSpec, place: HostShare) -> dict[str, Any]:
+def written(spec: ContainerSpec, place: ContainerHostConfig) -> dict[str, Any]:
     return json.loads(json.dumps(build_configuration(spec, place)))
 
 
@@ -66,7 +66,7 @@ def test_root_is_read_only_and_only_own_control_groups_are_bound(written: dict[s
     assert all("ro" in each["options"] for each in bound)
 
 
-def test_work_directory_is_bounded_and_runs_nothing(spec: ContainerSpec, place: HostShare) -> None:
+def test_work_directory_is_bounded_and_runs_nothing(spec: ContainerSpec, place: ContainerHostConfig) -> None:
     [work] = [each for each in build_mounts(spec, place.cgroups) if each["destination"] == "/sandbox"]
     assert work["type"] == "tmpfs"
     wanted = {
@@ -83,7 +83,7 @@ def test_work_directory_is_bounded_and_runs_nothing(spec: ContainerSpec, place: 
 
 
 def test_work_directory_runs_what_is_written_where_the_profile_says_so(
-    spec: ContainerSpec, place: HostShare
+    spec: ContainerSpec, place: ContainerHostConfig
 ) -> None:
     asked = replace(spec, work_exec=True)
     [work] = [each for each in build_mounts(asked, place.cgroups) if each["destination"] == "/sandbox"]
@@ -112,13 +112,17 @@ def test_filter_is_the_shared_one_for_this_architecture(written: dict[str, Any],
 
 
 @pytest.mark.parametrize("text", ["unconfined", "{}", "[]", '{"syscalls": 1, "defaultAction": "x"}'])
-def test_container_without_a_filter_is_refused(spec: ContainerSpec, place: HostShare, text: str) -> None:
+def test_container_without_a_filter_is_refused(
+    spec: ContainerSpec, place: ContainerHostConfig, text: str
+) -> None:
     with pytest.raises(EngineError) as caught:
         build_configuration(replace(spec, seccomp=text), place)
     assert caught.value.code == "engine.seccomp"
 
 
-def test_architecture_that_the_filter_does_not_know_is_refused(spec: ContainerSpec, place: HostShare) -> None:
+def test_architecture_that_the_filter_does_not_know_is_refused(
+    spec: ContainerSpec, place: ContainerHostConfig
+) -> None:
     with pytest.raises(EngineError, match="this machine is riscv64"):
         build_configuration(spec, replace(place, machine="riscv64"))
 
@@ -140,7 +144,7 @@ def test_limits_are_those_of_the_spec_and_wider_in_processes_alone_while_startin
 
 
 def test_runtime_that_makes_control_groups_is_told_ours_and_gives_no_device(
-    spec: ContainerSpec, place: HostShare, written: dict[str, Any]
+    spec: ContainerSpec, place: ContainerHostConfig, written: dict[str, Any]
 ) -> None:
     linux: Any = build_configuration(spec, replace(place, joins="assayd-1"))["linux"]
     assert (linux["cgroupsPath"], linux["resources"]) == (
@@ -150,12 +154,14 @@ def test_runtime_that_makes_control_groups_is_told_ours_and_gives_no_device(
     assert {"cgroupsPath", "resources"}.isdisjoint(written["linux"])
 
 
-def test_nothing_of_the_labels_reaches_the_runtime(spec: ContainerSpec, place: HostShare) -> None:
+def test_nothing_of_the_labels_reaches_the_runtime(spec: ContainerSpec, place: ContainerHostConfig) -> None:
     marked = replace(spec, labels={"org.assayd.container": "marked-label"}, image="marked-image")
     assert "marked" not in json.dumps(build_configuration(marked, place))
 
 
-def test_ids_are_counted_for_the_runtime_as_in_the_namespace_that_it_is_root_of(place: HostShare) -> None:
+def test_ids_are_counted_for_the_runtime_as_in_the_namespace_that_it_is_root_of(
+    place: ContainerHostConfig,
+) -> None:
     users = replace(place, first_uid=100_006, less=99_999)
     mapped = [(each["hostID"], each["size"]) for each in build_id_mappings(users)]
     assert (mapped, users.program_uid) == ([(7, 1), (8, 1)], 100_007)

@@ -73,4 +73,4 @@ def test_record_of_another_form_does_not_keep_others_from_being_read(tmp_path: P
 @pytest.mark.parametrize("name", ["", "..", "a/b", "/etc", "a.b", "a\n"])
 def test_name_that_is_no_word_leads_nowhere(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="isn't a container name"):
-        ContainerRecords(tmp_path).container_folder(name)
+        ContainerRecords(tmp_path).get_container_folder(name)

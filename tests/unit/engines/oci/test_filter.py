@@ -9,9 +9,9 @@ import pytest
 
 from assayd.engines.oci.filter import compile_filter
 from assayd.errors import EngineError
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 
-PROFILE = shared_path("seccomp", "container.json").read_text()
+PROFILE = get_shared_data_path("seccomp", "container.json").read_text()
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 RETURN = 0x06
 

@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.engines.oci.config import HostShare
-from assayd.engines.oci.inspection import ProcessFacts, find_differences, find_shared_namespaces, read_mounts
+from assayd.engines.oci.config import ContainerHostConfig
+from assayd.engines.oci.inspection import (
+    ProcessFacts,
+    find_differences,
+    find_shared_namespaces,
+    parse_mountinfo,
+)
 from assayd.ports.engine import ContainerSpec
 
 NO_CAPABILITIES = "".join(f"Cap{name}:\t{'0' * 16}\n" for name in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
@@ -65,11 +70,13 @@ CLONE = replace(
 
 
 @pytest.fixture
-def clones_place(place: HostShare) -> HostShare:
+def clones_place(place: ContainerHostConfig) -> ContainerHostConfig:
     return replace(place, first_uid=1879048193, clone_uid=5)
 
 
-def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones_place: HostShare) -> None:
+def test_clone_that_was_asked_for_has_no_differences(
+    spec: ContainerSpec, clones_place: ContainerHostConfig
+) -> None:
     assert find_differences(CLONE, spec, clones_place) == []
 
 
@@ -84,7 +91,7 @@ def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones
     ids=["user", "group", "filter", "filter beside the daemon's"],
 )
 def test_clone_without_a_wall_of_its_own_is_a_difference(
-    spec: ContainerSpec, clones_place: HostShare, seen: ProcessFacts, said: str
+    spec: ContainerSpec, clones_place: ContainerHostConfig, seen: ProcessFacts, said: str
 ) -> None:
     [found] = find_differences(seen, spec, clones_place)
     assert found.startswith(said)
@@ -102,7 +109,7 @@ def test_namespace_of_the_template_or_of_another_child_is_a_difference() -> None
 TEMPLATES_STATUS = STATUS.replace("1879048193", "1879048192").replace("0000000000000000", "00000000002011c0")
 
 
-def test_template_has_five_capabilities_and_no_more(spec: ContainerSpec, place: HostShare) -> None:
+def test_template_has_five_capabilities_and_no_more(spec: ContainerSpec, place: ContainerHostConfig) -> None:
     mapping = "0 1879048192 128\n"
     held = TEMPLATES_STATUS
     for name in ("CapInh", "CapAmb"):
@@ -115,7 +122,9 @@ def test_template_has_five_capabilities_and_no_more(spec: ContainerSpec, place: 
     assert [each for each in find_differences(more, spec, own) if each.startswith("CapEff")]
 
 
-def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: HostShare) -> None:
+def test_container_that_was_asked_for_has_no_differences(
+    spec: ContainerSpec, place: ContainerHostConfig
+) -> None:
     assert find_differences(GOOD, spec, place) == []
 
 
@@ -135,7 +144,7 @@ def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, pl
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_wall_that_is_not_the_containers_own_is_a_difference(
-    spec: ContainerSpec, place: HostShare, seen: ProcessFacts, said: str
+    spec: ContainerSpec, place: ContainerHostConfig, seen: ProcessFacts, said: str
 ) -> None:
     [difference] = find_differences(seen, spec, place)
     assert difference.startswith(said)
@@ -155,7 +164,7 @@ def test_wall_that_is_not_the_containers_own_is_a_difference(
     ],
 )
 def test_right_that_a_process_has_is_a_difference(
-    spec: ContainerSpec, place: HostShare, line: str, instead: str, said: str
+    spec: ContainerSpec, place: ContainerHostConfig, line: str, instead: str, said: str
 ) -> None:
     assert line in STATUS
     [difference] = find_differences(replace(GOOD, status=STATUS.replace(line, instead)), spec, place)
@@ -165,7 +174,9 @@ def test_right_that_a_process_has_is_a_difference(
 @pytest.mark.parametrize(
     "name", ["file size", "core file size", "open files", "msgqueue size", "processes", "pending signals"]
 )
-def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: HostShare, name: str) -> None:
+def test_limit_that_is_another_is_a_difference(
+    spec: ContainerSpec, place: ContainerHostConfig, name: str
+) -> None:
     lines = [
         line if f"Max {name} " not in line else f"Max {name}  unlimited  unlimited"
         for line in LIMITS.split("\n")
@@ -195,7 +206,7 @@ def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: HostS
     ],
 )
 def test_mount_that_is_another_is_a_difference(
-    spec: ContainerSpec, place: HostShare, part: str, instead: str, said: str
+    spec: ContainerSpec, place: ContainerHostConfig, part: str, instead: str, said: str
 ) -> None:
     assert part in MOUNTS
     found = find_differences(replace(GOOD, mountinfo=MOUNTS.replace(part, instead, 1)), spec, place)
@@ -203,7 +214,7 @@ def test_mount_that_is_another_is_a_difference(
 
 
 def test_file_that_is_hidden_behind_the_null_device_may_be_written(
-    spec: ContainerSpec, place: HostShare
+    spec: ContainerSpec, place: ContainerHostConfig
 ) -> None:
     hidden = MOUNTS.replace("/null /proc/interrupts ro", "/null /proc/interrupts rw")
     assert hidden != MOUNTS
@@ -212,11 +223,11 @@ def test_file_that_is_hidden_behind_the_null_device_may_be_written(
 
 def test_uppermost_of_two_mounts_at_a_place_counts() -> None:
     twice = MOUNTS + "300 176 0:99 / /sandbox rw - ext4 /dev/vdb rw\n"
-    assert read_mounts(twice)["/sandbox"].kind == "ext4"
+    assert parse_mountinfo(twice)["/sandbox"].kind == "ext4"
 
 
 def test_work_directory_that_runs_programs_is_a_difference_unless_it_was_asked_for(
-    spec: ContainerSpec, place: HostShare
+    spec: ContainerSpec, place: ContainerHostConfig
 ) -> None:
     lines = MOUNTS.splitlines()
     work = next(line for line in lines if " /sandbox " in line)

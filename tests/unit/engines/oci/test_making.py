@@ -12,15 +12,15 @@ import pytest
 
 from assayd.engines.oci.container import Record
 from assayd.engines.oci.images import ImageStore
-from assayd.engines.oci.making import ContainerMaker, ThreadRunner, create_process_mark, has_process_ended
+from assayd.engines.oci.making import ContainerFactory, ThreadRunner, create_process_mark, has_process_ended
 
 GONE = "00000000-0000-0000-0000-000000000000:1:1:1"
 NAME = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 @pytest.fixture
-def maker(tmp_path: Path) -> ContainerMaker:
-    return ContainerMaker(
+def maker(tmp_path: Path) -> ContainerFactory:
+    return ContainerFactory(
         images=ImageStore(tmp_path / "images"),
         run=tmp_path / "run",
         threads=ThreadRunner(1, 5.0),
@@ -44,12 +44,12 @@ def record(tmp_path: Path) -> Record:
     )
 
 
-def left(record: Record, maker: ContainerMaker) -> tuple[bool, bool]:
+def left(record: Record, maker: ContainerFactory) -> tuple[bool, bool]:
     return maker.records.read(record.name) is not None, Path(record.cgroups["memory"]).exists()
 
 
 def test_dead_container_of_a_daemon_that_has_gone_is_swept_with_its_group(
-    maker: ContainerMaker, record: Record
+    maker: ContainerFactory, record: Record
 ) -> None:
     maker.records.write(record)
     maker._sweep_orphans()
@@ -58,7 +58,7 @@ def test_dead_container_of_a_daemon_that_has_gone_is_swept_with_its_group(
 
 @pytest.mark.parametrize("daemon", [create_process_mark(), ""], ids=["this one", "unmarked"])
 def test_container_of_a_daemon_that_may_live_is_left_alone(
-    maker: ContainerMaker, record: Record, daemon: str
+    maker: ContainerFactory, record: Record, daemon: str
 ) -> None:
     maker.records.write(replace(record, daemon=daemon))
     maker._sweep_orphans()
@@ -66,7 +66,7 @@ def test_container_of_a_daemon_that_may_live_is_left_alone(
 
 
 def test_dead_container_of_an_earlier_version_is_swept_once_it_is_old(
-    maker: ContainerMaker, record: Record
+    maker: ContainerFactory, record: Record
 ) -> None:
     folder = maker.records.write(replace(record, daemon=""))
     os.utime(folder, (0, 0))
@@ -74,7 +74,7 @@ def test_dead_container_of_an_earlier_version_is_swept_once_it_is_old(
     assert left(record, maker) == (False, False)
 
 
-def test_container_that_lives_is_left_to_its_daemons_reaper(maker: ContainerMaker, record: Record) -> None:
+def test_container_that_lives_is_left_to_its_daemons_reaper(maker: ContainerFactory, record: Record) -> None:
     maker.records.write(record)
     (Path(record.cgroups["memory"]) / "cgroup.procs").write_text(f"{os.getpid()}\n")
     maker._sweep_orphans()
@@ -82,7 +82,7 @@ def test_container_that_lives_is_left_to_its_daemons_reaper(maker: ContainerMake
 
 
 def test_container_whose_groups_cannot_be_seen_here_is_left_alone(
-    maker: ContainerMaker, record: Record, tmp_path: Path
+    maker: ContainerFactory, record: Record, tmp_path: Path
 ) -> None:
     maker.records.write(replace(record, cgroups={"memory": str(tmp_path / "elsewhere/memory/assayd-1")}))
     maker._sweep_orphans()

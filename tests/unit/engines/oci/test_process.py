@@ -15,13 +15,13 @@ import pytest
 import uvloop
 
 from assayd.engines.oci.process import (
-    ContainerStartFailed,
-    Control,
+    ContainerStartError,
+    LauncherConnection,
     LauncherProcess,
     LaunchRequest,
     PipeEnd,
     PipeStream,
-    make_pipes,
+    create_pipes,
 )
 from assayd.errors import EngineError
 
@@ -36,7 +36,7 @@ async def nothing() -> None:
 
 
 async def opened(inspect: Callable[[], object] = nothing) -> tuple[PipeStream, list[int]]:
-    ends, theirs = make_pipes()
+    ends, theirs = create_pipes()
     stream = PipeStream(inspect)  # type: ignore[arg-type]
     await stream.connect(ends)
     return stream, theirs
@@ -144,7 +144,7 @@ def detached(program: str) -> str:
 
 
 async def launched(launcher: LauncherProcess, folder: Path, script: str):
-    ends, theirs = make_pipes()
+    ends, theirs = create_pipes()
     try:
         return await launcher.launch(runtime(folder, script), theirs)
     finally:
@@ -163,7 +163,7 @@ async def test_end_of_a_container_is_told_with_its_code(launcher: LauncherProces
 async def test_container_that_its_runtime_has_waited_for_has_failed(
     launcher: LauncherProcess, tmp_path: Path
 ) -> None:
-    with pytest.raises(ContainerStartFailed):
+    with pytest.raises(ContainerStartError):
         await launched(launcher, tmp_path, detached("exit 7") + "; wait")
     process = await launched(launcher, tmp_path, "exec 3<&0; " + detached("cat <&3"))
     assert process.pid
@@ -178,7 +178,7 @@ async def test_killed_container_ends_with_the_signal(launcher: LauncherProcess, 
 
 
 async def test_runtime_that_fails_is_told(launcher: LauncherProcess, tmp_path: Path) -> None:
-    with pytest.raises(ContainerStartFailed, match="3"):
+    with pytest.raises(ContainerStartError, match="3"):
         await launched(launcher, tmp_path, "exit 3")
 
 
@@ -191,8 +191,8 @@ async def test_container_does_not_start_where_its_control_group_is_gone(
         join=[f"{tmp_path}/gone/cgroup.procs"],
         pid_file=tmp_path / "pid",
     )
-    ends, theirs = make_pipes()
-    with pytest.raises(ContainerStartFailed):
+    ends, theirs = create_pipes()
+    with pytest.raises(ContainerStartError):
         await launcher.launch(launch, theirs)
     close(*theirs)
     ends.close()
@@ -259,7 +259,7 @@ def test_a_descriptor_that_the_loop_closes_itself_is_left_to_it() -> None:
 
 def test_uvloop_closes_what_it_was_given_itself() -> None:
     async def descriptor_left_open() -> bool:
-        ends, theirs = make_pipes()
+        ends, theirs = create_pipes()
         stream = PipeStream(nothing)
         await stream.connect(ends)
         await stream.close()
@@ -272,13 +272,13 @@ def test_uvloop_closes_what_it_was_given_itself() -> None:
     assert uvloop.run(descriptor_left_open()) is False
 
 
-Pair = tuple[Control, socket.socket]
+Pair = tuple[LauncherConnection, socket.socket]
 
 
 @pytest.fixture
 async def pair() -> AsyncIterator[Pair]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    control = Control(ours, "the other", lambda: None)
+    control = LauncherConnection(ours, "the other", lambda: None)
     yield control, theirs
     control.disconnect()
     theirs.close()
@@ -314,7 +314,7 @@ async def test_refusal_is_told_to_who_waits(pair: Pair) -> None:
     starting = asyncio.ensure_future(control.start("A", {"id": "A"}, []))
     await asyncio.sleep(0)
     say(theirs, {"id": "A", "failed": 11})
-    with pytest.raises(ContainerStartFailed, match="11"):
+    with pytest.raises(ContainerStartError, match="11"):
         await starting
 
 
@@ -376,7 +376,7 @@ async def test_descriptor_that_is_refused_is_told(pair: Pair) -> None:
     asked = asyncio.ensure_future(control.request_descriptor("A", {"id": "A", "tree": "/"}))
     await asyncio.sleep(0)
     say(theirs, {"id": "A", "failed": 38})
-    with pytest.raises(ContainerStartFailed, match="38"):
+    with pytest.raises(ContainerStartError, match="38"):
         await asked
 
 
@@ -412,7 +412,7 @@ async def test_answer_without_a_descriptor_and_one_that_nobody_asked_for_are_not
     assert control.gone
 
 
-async def wait_until_gone(control: Control) -> None:
+async def wait_until_gone(control: LauncherConnection) -> None:
     async with asyncio.timeout(10):
         while not control.gone:
             await asyncio.sleep(0)

@@ -17,6 +17,6 @@ def test_masks_of_folders_and_files_need_one_mount_each(monkeypatch: pytest.Monk
             return 0
 
     monkeypatch.setattr(template, "_libc", Libc)
-    template._mask("/proc/acpi", is_folder=True)
-    template._mask("/proc/kcore", is_folder=False)
+    template._mask_path("/proc/acpi", is_folder=True)
+    template._mask_path("/proc/kcore", is_folder=False)
     assert tried == [(b"/sandbox/empty", b"/proc/acpi"), (b"/dev/null", b"/proc/kcore")]

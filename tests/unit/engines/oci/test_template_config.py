@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from assayd.engines.oci import template
-from assayd.engines.oci.config import HostShare, build_configuration
+from assayd.engines.oci.config import ContainerHostConfig, build_configuration
 from assayd.engines.oci.template_config import (
     CAPABILITIES,
     CHILDREN,
@@ -33,12 +33,12 @@ def own(spec: ContainerSpec) -> ContainerSpec:
 
 
 @pytest.fixture
-def templates_place(place: HostShare) -> HostShare:
+def templates_place(place: ContainerHostConfig) -> ContainerHostConfig:
     return replace(place, arguments=RUNNER, children=CHILDREN)
 
 
 def test_template_differs_from_a_container_in_user_capabilities_mounts_and_calls_alone(
-    own: ContainerSpec, templates_place: HostShare
+    own: ContainerSpec, templates_place: ContainerHostConfig
 ) -> None:
     made = cast("dict[str, Any]", build_template_configuration(own, templates_place))
     usual = cast("dict[str, Any]", build_configuration(own, templates_place))
@@ -54,7 +54,7 @@ def test_template_differs_from_a_container_in_user_capabilities_mounts_and_calls
 
 
 def test_template_holds_five_capabilities_and_inherits_none(
-    own: ContainerSpec, templates_place: HostShare
+    own: ContainerSpec, templates_place: ContainerHostConfig
 ) -> None:
     made = cast("dict[str, Any]", build_template_configuration(own, templates_place))
     held = made["process"]["capabilities"]
@@ -64,7 +64,7 @@ def test_template_holds_five_capabilities_and_inherits_none(
 
 
 def test_template_is_shown_no_control_groups_and_may_write_mount_points_alone(
-    own: ContainerSpec, templates_place: HostShare
+    own: ContainerSpec, templates_place: ContainerHostConfig
 ) -> None:
     made = cast("dict[str, Any]", build_template_configuration(own, templates_place))
     assert [mount["destination"] for mount in made["mounts"]] == ["/proc", "/dev", "/sys", "/sandbox"]
@@ -107,7 +107,9 @@ def test_image_that_starts_another_program_has_no_template(arguments: tuple[str,
     assert caught.value.code == "engine.template"
 
 
-def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, place: HostShare) -> None:
+def test_child_is_told_its_limits_and_nothing_of_the_host(
+    spec: ContainerSpec, place: ContainerHostConfig
+) -> None:
     told = build_clone_request(spec, replace(place, clone_uid=7))
     assert told == {
         "uid": 7,
@@ -127,7 +129,9 @@ def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, p
     assert build_clone_request(replace(spec, loopback=True), place)["loopback"] is True
 
 
-def test_plan_holds_the_constants_of_every_container(own: ContainerSpec, templates_place: HostShare) -> None:
+def test_plan_holds_the_constants_of_every_container(
+    own: ContainerSpec, templates_place: ContainerHostConfig
+) -> None:
     told = build_template_plan(own, templates_place, b"12345678")
     assert told["filter"] == "MTIzNDU2Nzg="
     assert {"/proc/keys", "/sys/firmware"} <= set(cast("list[str]", told["masked"]))

@@ -19,7 +19,7 @@ from assayd.model.run import (
     Limits,
     Program,
     ResourceUsage,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     UnitResult,
@@ -55,7 +55,7 @@ def judged(*records: object, cause: Cause = Cause.COMPLETED, status: int = 0, co
         usage=ResourceUsage(wall_s=3.0),
         outcome=outcome,
     )
-    result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=outcome)
+    result = RunResult(units=(unit,), end=RunEndReason.FINISHED, outcome=outcome)
     return validator.judge(validator.prepare(payload(code=code)), POLICY, result)
 
 
@@ -216,7 +216,7 @@ def test_text_that_only_the_container_refuses_fails_at_syntax() -> None:
 
 
 def test_node_that_never_started_is_skipped() -> None:
-    result = RunResult(units=(), end=RunEnd.DEADLINE, outcome=RunOutcome(cause=Cause.TIMEOUT))
+    result = RunResult(units=(), end=RunEndReason.DEADLINE, outcome=RunOutcome(cause=Cause.TIMEOUT))
     [case] = validator.judge(validator.prepare(payload()), POLICY, result).cases
     assert case.status is CaseStatus.SKIPPED
 
@@ -238,7 +238,7 @@ def judged_cases(submitted: CodePayload, *results: tuple[str, object]) -> Judgem
         UnitResult(name=name, wait_status=0, results=(json.dumps(record(value)).encode(),), outcome=outcome)
         for name, value in results
     )
-    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=outcome)
+    result = RunResult(units=units, end=RunEndReason.FINISHED, outcome=outcome)
     return validator.judge(validator.prepare(submitted), POLICY, result)
 
 

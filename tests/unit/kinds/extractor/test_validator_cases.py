@@ -11,7 +11,7 @@ from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.finding import has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
-from assayd.model.run import Cause, Limits, RunEnd, RunOutcome, RunResult, UnitResult
+from assayd.model.run import Cause, Limits, RunEndReason, RunOutcome, RunResult, UnitResult
 
 PATHS = ("/data/Q1/a.csv", "/data/Q2/b.csv")
 CODE = "def extract(path: str) -> dict:\n    return {'quarter': int(path[7])}\n"
@@ -37,7 +37,7 @@ def raised(name: str) -> UnitResult:
 
 def run(*units: UnitResult) -> RunResult:
     worst = next((u.outcome for u in units if not u.outcome.completed), COMPLETED)
-    return RunResult(units=units, end=RunEnd.FINISHED, outcome=worst)
+    return RunResult(units=units, end=RunEndReason.FINISHED, outcome=worst)
 
 
 def rules(judgement: Judgement, stage: str = "sandbox") -> list[str]:

@@ -11,7 +11,7 @@ from assayd.findings.source_text import SplitText
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import Cause, Limits, ResourceUsage, RunEnd, RunOutcome, RunResult, UnitResult
+from assayd.model.run import Cause, Limits, ResourceUsage, RunEndReason, RunOutcome, RunResult, UnitResult
 
 PATHS = tuple(f"/d/{number}.csv" for number in range(150))
 CODE = "def extract(path: str) -> dict:\n    return {'n': int(path[3:-4])}\n"
@@ -40,7 +40,7 @@ def judged(*units: UnitResult) -> Judgement:
     worst = next(
         (one.outcome for one in units if not one.outcome.completed), RunOutcome(cause=Cause.COMPLETED)
     )
-    return validator.judge(PAYLOAD, POLICY, RunResult(units=units, end=RunEnd.FINISHED, outcome=worst))
+    return validator.judge(PAYLOAD, POLICY, RunResult(units=units, end=RunEndReason.FINISHED, outcome=worst))
 
 
 def test_hundred_paths_share_a_process() -> None:

@@ -20,10 +20,10 @@ from assayd.model.run import (
     PolicyEvent,
     Program,
     ResourceUsage,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
-    UnitEnd,
+    UnitEndReason,
     UnitResult,
 )
 
@@ -61,7 +61,7 @@ def unit(name: str, record: bytes | None, cause: Cause = Cause.COMPLETED) -> Uni
 
 def run(*units: UnitResult, outcome: RunOutcome | None = None) -> RunResult:
     worst = next((u.outcome for u in units if not u.outcome.completed), COMPLETED)
-    return RunResult(units=units, end=RunEnd.FINISHED, outcome=outcome or worst)
+    return RunResult(units=units, end=RunEndReason.FINISHED, outcome=outcome or worst)
 
 
 def raised(name: str, **changes: object) -> UnitResult:
@@ -279,7 +279,7 @@ def test_an_enforced_event_turns_a_pass_into_a_failure() -> None:
 
 def test_events_beside_a_timeout_do_not_hide_it() -> None:
     event = PolicyEvent(kind="network", detail="a:1", allowed=False, enforced=True)
-    late = replace(unit(PATHS[0], None, Cause.TIMEOUT), events=(event,), end=UnitEnd.DEADLINE)
+    late = replace(unit(PATHS[0], None, Cause.TIMEOUT), events=(event,), end=UnitEndReason.DEADLINE)
     judgement = judged(run(late, *(unit(path, returned({"a": 1})) for path in PATHS[1:])))
     assert rules(judgement) == ["policy.network", "sandbox.timeout"]
 

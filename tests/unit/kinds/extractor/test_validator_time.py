@@ -10,7 +10,7 @@ from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.finding import has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus
-from assayd.model.run import Limits, ResourceUsage, RunEnd, RunResult, UnitResult
+from assayd.model.run import Limits, ResourceUsage, RunEndReason, RunResult, UnitResult
 from assayd.sandbox.outcome import classify_run, determine_unit_outcome
 
 CODE = "def extract(path: str) -> dict:\n    return {'a': 1}\n"
@@ -26,7 +26,7 @@ def slow(count: int) -> RunResult:
     ended = [UnitResult(name=p, wait_status=0, results=(record,), usage=took) for p in SLOW.sample_paths]
     pairs = list(zip(ended, planned, strict=True))[:count]
     units = tuple(replace(unit, outcome=determine_unit_outcome(unit, plan)) for unit, plan in pairs)
-    return RunResult(units=units, end=RunEnd.FINISHED)
+    return RunResult(units=units, end=RunEndReason.FINISHED)
 
 
 def test_twelve_paths_of_four_seconds_pass_within_the_limits_of_the_shipped_profile(
@@ -46,7 +46,7 @@ def test_paths_beyond_the_limit_of_the_attempt_are_told_as_that_limit_and_the_ot
     extractor_policy: ExecutionPolicy,
 ) -> None:
     spec = validator.plan(SLOW, extractor_policy, derive_limits(extractor_policy, LIMITS))
-    overdue = replace(slow(15), end=RunEnd.DEADLINE)
+    overdue = replace(slow(15), end=RunEndReason.DEADLINE)
     judgement = validator.judge(SLOW, extractor_policy, classify_run(overdue, spec))
     statuses = [case.status for case in judgement.cases]
     assert statuses == [CaseStatus.PASSED] * 15 + [CaseStatus.SKIPPED] * 5

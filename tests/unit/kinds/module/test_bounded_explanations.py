@@ -20,10 +20,10 @@ import assayd.kinds.module
 from assayd.guest_results import RaisedException
 from assayd.kinds.module.explained import add_explanation, add_file_hints
 from assayd.kinds.module.generating import MANIFEST
-from assayd.kinds.module.places import MOST_EXPLAINED, MOST_PARSED_CHARS, ModuleFiles
+from assayd.kinds.module.places import MAX_EXPLAINED, MAX_PARSED_CHARS, ModuleFiles
 from assayd.kinds.module.validator import PreparedModule, validator
 from assayd.model.finding import Finding
-from assayd.model.run import Cause, ResourceUsage, RunEnd, RunOutcome, RunResult, UnitResult
+from assayd.model.run import Cause, ResourceUsage, RunEndReason, RunOutcome, RunResult, UnitResult
 from assayd.policies import PolicySet
 
 HOSTILE = (
@@ -38,7 +38,7 @@ HOSTILE = (
     "pytest.raises(" + " " * 2000,
     "Left contains 1 more item: {'a'" + " " * 2000,
 )
-MOST_S = 0.05
+MAX_S = 0.05
 MODULES = [
     importlib.import_module(f"{package.__name__}.{found.name}")
     for package in (assayd.findings, assayd.kinds.code, assayd.kinds.module)
@@ -75,7 +75,7 @@ def test_no_pattern_is_slow_on_a_hostile_text(module: ModuleType) -> None:
         for text in HOSTILE:
             begun = process_time()
             list(pattern.finditer(text))
-            if process_time() - begun > MOST_S:
+            if process_time() - begun > MAX_S:
                 slow.append((pattern.pattern, text[:20]))
     assert slow == []
 
@@ -139,7 +139,7 @@ def test_thousands_of_failures_are_judged_with_bounded_work(
         )
         for name in ("contract", *sorted(name for name in FILES if name != "adapter.py"))
     ]
-    run = RunResult(end=RunEnd.FINISHED, outcome=RunOutcome(cause=Cause.COMPLETED), units=tuple(units))
+    run = RunResult(end=RunEndReason.FINISHED, outcome=RunOutcome(cause=Cause.COMPLETED), units=tuple(units))
     payload = PreparedModule(manifest=MANIFEST, files=FILES, expected={})
 
     judgement = validator.judge(payload, policies.get("module_validation"), run)
@@ -170,7 +170,7 @@ def test_long_lines_and_long_files_are_not_read() -> None:
     assert add_explanation(plain, raised(is_set, 1), short).edit is not None
     assert add_explanation(plain, raised(is_set, 1), long) == plain
 
-    text = "def f(): ...\n" + "#" * (MOST_PARSED_CHARS // 5)
+    text = "def f(): ...\n" + "#" * (MAX_PARSED_CHARS // 5)
     files = ModuleFiles({str(n): f"{text}{n}" for n in range(7)})
     assert [len([*files.iter_functions(one)]) for one in files.values()] == [1, 1, 1, 1, 0, 0, 0]
 
@@ -180,6 +180,6 @@ def test_long_lines_and_long_files_are_not_read() -> None:
 
 def test_only_the_first_findings_are_compared_with_the_files() -> None:
     message = "No such file or directory: 'dta.json'"
-    found = [Finding(rule="tests.failed", category="test_failure", message=message)] * (MOST_EXPLAINED + 5)
+    found = [Finding(rule="tests.failed", category="test_failure", message=message)] * (MAX_EXPLAINED + 5)
     changed = [one.suggestion is not None for one in add_file_hints(found, {"data.json": "{}"})]
-    assert changed == [True] * MOST_EXPLAINED + [False] * 5
+    assert changed == [True] * MAX_EXPLAINED + [False] * 5

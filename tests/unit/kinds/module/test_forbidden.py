@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.kinds.module.forbidden import check_forbidden
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, load_policies
 from assayd.static.python.scopes import build_scoped_tree
 from assayd.static.python.source import parse_source
@@ -13,7 +13,7 @@ from assayd.static.python.source import parse_source
 
 @pytest.fixture(scope="module")
 def policies() -> PolicySet:
-    return load_policies([shared_path("policies")])
+    return load_policies([get_shared_data_path("policies")])
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from assayd.kinds.module.expected_tests import ModulePayload
 from assayd.kinds.module.validator import validator
 from assayd.model.finding import Finding
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
-POLICY = load_policies([shared_path("policies")]).get("module_validation")
+POLICY = load_policies([get_shared_data_path("policies")]).get("module_validation")
 MANIFEST = {
     "module_id": "weather/city",
     "version": "1.0.0",

@@ -13,7 +13,7 @@ from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.pytest_unit import TestedFile, judge_tests, no_tests_ran_finding
 from assayd.model.finding import has_errors
 from assayd.model.report import CaseStatus
-from assayd.model.run import Cause, PolicyEvent, ResourceUsage, RunOutcome, UnitEnd, UnitResult
+from assayd.model.run import Cause, PolicyEvent, ResourceUsage, RunOutcome, UnitEndReason, UnitResult
 
 FILE = "test_it.py"
 TEXTS = {FILE: "def test_a():\n    assert 1 == 2\n\ndef test_b(): ...\n", "adapter.py": "import os\n"}
@@ -222,7 +222,7 @@ def test_too_many_tests_are_told() -> None:
 
 def test_test_that_hangs_is_named_and_those_before_it_are_shown() -> None:
     partial = body(*GOOD[:4]).rpartition(b"\n")[0] + b'\n{"event": "en'
-    late = unit(partial, Cause.TIMEOUT, wait_status=9, end=UnitEnd.DEADLINE, malformed="in the middle")
+    late = unit(partial, Cause.TIMEOUT, wait_status=9, end=UnitEndReason.DEADLINE, malformed="in the middle")
     tested = judge(late)
     [finding] = tested.findings
     assert (finding.rule, finding.context) == ("tests.hung", B)

@@ -18,11 +18,11 @@ from assayd.model.run import (
     Cause,
     Limits,
     ResourceUsage,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     RunSpec,
-    UnitEnd,
+    UnitEndReason,
     UnitResult,
 )
 from assayd.policies import PolicySet
@@ -89,21 +89,21 @@ def first_run(seen: str = "0 1 2 3") -> RunResult:
         UnitResult(name="contract", wait_status=0, outcome=OK),
         UnitResult(name="test_adapter.py", wait_status=0, outcome=OK, results=(record,), usage=usage),
     )
-    return RunResult(units=units, end=RunEnd.FINISHED, outcome=OK)
+    return RunResult(units=units, end=RunEndReason.FINISHED, outcome=OK)
 
 
-def trial_run(outcomes: Sequence[RunOutcome], end: UnitEnd = UnitEnd.EXITED) -> RunResult:
+def trial_run(outcomes: Sequence[RunOutcome], end: UnitEndReason = UnitEndReason.EXITED) -> RunResult:
     units = [UnitResult(name="test_adapter.py", wait_status=0, outcome=one) for one in outcomes]
-    if end is not UnitEnd.EXITED:
+    if end is not UnitEndReason.EXITED:
         units[-1] = replace(units[-1], end=end)
-    return RunResult(units=tuple(units), end=RunEnd.FINISHED, outcome=FAILED)
+    return RunResult(units=tuple(units), end=RunEndReason.FINISHED, outcome=FAILED)
 
 
 def judged(
     policy: ExecutionPolicy,
     outcomes: Sequence[RunOutcome],
     *,
-    end: UnitEnd = UnitEnd.EXITED,
+    end: UnitEndReason = UnitEndReason.EXITED,
     seen: str = "0 1 2 3",
 ) -> Finding:
     found = validator.judge_trial(prepared(policy), policy, first_run(seen), trial_run(outcomes, end))
@@ -167,7 +167,7 @@ def test_all_noticed_has_no_hint(policy: ExecutionPolicy) -> None:
 
 
 def test_changes_that_were_not_tried_in_time_do_not_count(policy: ExecutionPolicy) -> None:
-    finding = judged(policy, [FAILED, OK, FAILED], end=UnitEnd.INTERRUPTED)
+    finding = judged(policy, [FAILED, OK, FAILED], end=UnitEndReason.INTERRUPTED)
     assert finding.message == "The tests notice 1 of 2 small changes to the adapter."
     assert finding.context is not None
     assert finding.context.endswith("4 more changes weren't tried")
@@ -183,7 +183,7 @@ def test_each_changed_text_is_held_once_for_all_files_of_tests(policy: Execution
 def test_changes_beyond_the_bytes_of_a_trial_do_not_count(
     policy: ExecutionPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module_trial, "_MOST_BYTES", 5 * len(ADAPTER))
+    monkeypatch.setattr(module_trial, "_MAX_BYTES", 5 * len(ADAPTER))
     spec, payload = _plan_of_two_files(policy)
     assert len(spec.units) == 4
 

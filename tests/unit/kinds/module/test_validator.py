@@ -16,7 +16,7 @@ from assayd.kinds.module.validator import ModulePayload, PreparedModule, validat
 from assayd.model.finding import Finding, has_errors
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.run import Cause, Limits, Program, RunEnd, RunOutcome, RunResult, UnitResult
+from assayd.model.run import Cause, Limits, Program, RunEndReason, RunOutcome, RunResult, UnitResult
 from assayd.policies import PolicySet
 from assayd.ports.command_line import FileOptions
 
@@ -197,7 +197,7 @@ def result(*records: tuple[str, bytes | None, Cause]) -> RunResult:
     worst = next(
         (unit.outcome for unit in units if not unit.outcome.completed), RunOutcome(cause=Cause.COMPLETED)
     )
-    return RunResult(units=units, end=RunEnd.FINISHED, outcome=worst)
+    return RunResult(units=units, end=RunEndReason.FINISHED, outcome=worst)
 
 
 GOOD_CONTRACT = ("contract", CONTRACT, Cause.COMPLETED)

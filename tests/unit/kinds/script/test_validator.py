@@ -19,7 +19,7 @@ from assayd.model.run import (
     OutputFile,
     PolicyEvent,
     Program,
-    RunEnd,
+    RunEndReason,
     RunOutcome,
     RunResult,
     UnitResult,
@@ -49,7 +49,7 @@ def judged(
     outcome = RunOutcome(cause=cause)
     bodies = tuple(json.dumps(record).encode() for record in records)
     unit = UnitResult(name="script", wait_status=status, results=bodies, outcome=outcome, **more)  # type: ignore[arg-type]
-    result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=outcome, outputs=outputs)
+    result = RunResult(units=(unit,), end=RunEndReason.FINISHED, outcome=outcome, outputs=outputs)
     return validator.judge(submitted, POLICY, result)
 
 
@@ -222,7 +222,9 @@ def judged_cases(submitted: ScriptPayload, *printed: tuple[str, bytes]) -> Judge
         )
         for name, text in printed
     )
-    return validator.judge(submitted, POLICY, RunResult(units=units, end=RunEnd.FINISHED, outcome=outcome))
+    return validator.judge(
+        submitted, POLICY, RunResult(units=units, end=RunEndReason.FINISHED, outcome=outcome)
+    )
 
 
 def test_every_case_is_a_run_of_its_own_with_its_standard_input() -> None:

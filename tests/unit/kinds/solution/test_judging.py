@@ -10,8 +10,8 @@ import pytest
 from assayd.kinds.solution.payload import PreparedSolution, SolutionPayload
 from assayd.kinds.solution.validator import validator
 from assayd.model.report import CaseStatus
-from assayd.model.run import Cause, Limits, RunEnd, RunOutcome, RunResult, UnitEnd, UnitResult
-from assayd.package_data import shared_path
+from assayd.model.run import Cause, Limits, RunEndReason, RunOutcome, RunResult, UnitEndReason, UnitResult
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
 LIMITS = Limits(timeout_s=20, unit_timeout_s=10, memory_bytes=2**28, max_processes=8)
@@ -33,7 +33,7 @@ def unit(name: str, record: object, cause: Cause | None = None) -> UnitResult:
     return UnitResult(
         name=name,
         wait_status=0 if ended is Cause.COMPLETED else 256,
-        end=UnitEnd.EXITED,
+        end=UnitEndReason.EXITED,
         results=(json.dumps(record).encode(),),
         outcome=RunOutcome(cause=ended),
     )
@@ -41,7 +41,7 @@ def unit(name: str, record: object, cause: Cause | None = None) -> UnitResult:
 
 def judged(prepared: PreparedSolution, *records: object):  # type: ignore[no-untyped-def]
     units = tuple(unit(test.name, record) for test, record in zip(prepared.hidden, records, strict=False))
-    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=RunOutcome(cause=Cause.COMPLETED))
+    result = RunResult(units=units, end=RunEndReason.FINISHED, outcome=RunOutcome(cause=Cause.COMPLETED))
     return validator.judge(prepared, None, result)  # type: ignore[arg-type]
 
 
@@ -63,7 +63,7 @@ def test_messages_are_shown_if_the_request_reveals_them(reveal: str, shown: bool
     assert (SECRET in context, SECRET in str(judgement.cases)) == (shown, shown)
     assert ("assert_1" in context + str(judgement.cases)) == (reveal != "none")
     planned = validator.plan(
-        payload(reveal), load_policies([shared_path("policies")]).get("solution"), LIMITS
+        payload(reveal), load_policies([get_shared_data_path("policies")]).get("solution"), LIMITS
     )
     assert ("assert_1" in str([unit.name for unit in planned.units])) == (reveal != "none")
 
@@ -94,7 +94,7 @@ def test_skipped_test_does_not_count_and_nothing_but_skipped_fails() -> None:
 def test_record_of_another_form_is_no_pass(record: object) -> None:
     prepared = payload()
     units = tuple(unit(test.name, record, Cause.COMPLETED) for test in prepared.hidden)
-    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=RunOutcome(cause=Cause.COMPLETED))
+    result = RunResult(units=units, end=RunEndReason.FINISHED, outcome=RunOutcome(cause=Cause.COMPLETED))
     judgement = validator.judge(prepared, None, result)  # type: ignore[arg-type]
     assert (judgement.score, bool(judgement.stage_findings["sandbox"])) == (0.0, True)
 
@@ -103,7 +103,7 @@ def test_pass_with_a_bad_end_is_no_pass() -> None:
     prepared = payload()
     good = unit("test 1", PASSED)
     units = (good, replace(unit("test 2", PASSED), outcome=RunOutcome(cause=Cause.TIMEOUT)))
-    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=RunOutcome(cause=Cause.TIMEOUT))
+    result = RunResult(units=units, end=RunEndReason.FINISHED, outcome=RunOutcome(cause=Cause.TIMEOUT))
     assert validator.judge(prepared, None, result).score == 0.5  # type: ignore[arg-type]
 
 

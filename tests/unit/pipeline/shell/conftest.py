@@ -9,24 +9,24 @@ from functools import cache
 import pytest
 
 from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell import ShellCheck, check_script
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.worker import lint_shell, read_shell
+from assayd_pipeline.worker import lint_shell, parse_shell
 
 Check = Callable[[str], ShellCheck]
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _installed_reader() -> None:
-    reader.install_reader(read_shell)
+    reader.install_reader(parse_shell)
     reader.install_linter(lint_shell)
 
 
 @pytest.fixture(scope="session")
 def policy() -> ExecutionPolicy:
-    return load_policies([shared_path("policies")]).get("pipeline")
+    return load_policies([get_shared_data_path("policies")]).get("pipeline")
 
 
 @pytest.fixture(scope="session")

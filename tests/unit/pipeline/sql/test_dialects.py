@@ -7,7 +7,7 @@ import time
 import pytest
 
 from assayd_pipeline.sql.dialects import explain_rejected, load_foreign_constructs
-from assayd_pipeline.sql.meanings import explain_misreadings, explain_refused
+from assayd_pipeline.sql.meanings import explain_misinterpretations, explain_unpreparable
 from assayd_pipeline.sql.preparer import TableSources
 from assayd_pipeline.worker import SqlitePreparer
 
@@ -51,7 +51,7 @@ def test_words_in_a_string_are_no_form() -> None:
 
 def test_misspelt_column_gets_the_nearest() -> None:
     statement = "SELECT nmae FROM items"
-    found = explain_refused(statement, str(tables().find_error(statement)), tables())
+    found = explain_unpreparable(statement, str(tables().find_error(statement)), tables())
     assert found is not None
     assert (found.hint, found.new) == ("Did you mean `name`?", "SELECT name FROM items")
 
@@ -71,7 +71,7 @@ def test_misspelt_column_gets_the_nearest() -> None:
     ],
 )
 def test_what_sqlite_reads_otherwise_is_told(statement: str, new: str) -> None:
-    [found] = explain_misreadings(statement, tables)
+    [found] = explain_misinterpretations(statement, tables)
     assert found.new == new
 
 
@@ -88,7 +88,7 @@ def test_what_sqlite_reads_otherwise_is_told(statement: str, new: str) -> None:
     ],
 )
 def test_what_is_meant_so_passes(statement: str) -> None:
-    assert list(explain_misreadings(statement, tables)) == []
+    assert list(explain_misinterpretations(statement, tables)) == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_is_meant_so_passes(statement: str) -> None:
 def test_hostile_statement_takes_little_time(statement: str) -> None:
     began = time.process_time()
     explain_rejected(statement, tables())
-    list(explain_misreadings(statement, tables))
+    list(explain_misinterpretations(statement, tables))
     assert time.process_time() - began < 5
 
 
@@ -144,13 +144,13 @@ def test_refused_name_is_told_in_a_sentence(statement: str, message: str, new: s
     checked = tables()
     complaint = checked.find_error(statement)
     assert complaint is not None
-    found = explain_refused(statement, complaint, checked)
+    found = explain_unpreparable(statement, complaint, checked)
     assert found is not None
     assert (found.written, found.said, found.new) == (message, True, new)
 
 
 def test_column_of_a_table_function_is_named() -> None:
     statement = "SELECT n FROM generate_series(1, 5) AS n"
-    found = explain_refused(statement, "no such column: n", tables())
+    found = explain_unpreparable(statement, "no such column: n", tables())
     assert found is not None
     assert found.hint == "The column of `generate_series` is `value`."

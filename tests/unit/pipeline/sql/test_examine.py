@@ -10,7 +10,7 @@ import pytest
 
 from assayd.model.finding import Finding, Severity
 from assayd.model.policy import SqlPolicy
-from assayd_pipeline.sql import RULES, SqlFindings, examine_sql
+from assayd_pipeline.sql import RULES, SqlFindings, check_sql
 
 POLICY = SqlPolicy()
 
@@ -89,7 +89,7 @@ GOOD = (Path(__file__).parent / "good.sql").read_text().splitlines()
 
 
 def found(text: str, policy: SqlPolicy = POLICY) -> tuple[Finding, ...]:
-    examined = examine_sql(text, policy)
+    examined = check_sql(text, policy)
     return examined.syntax or examined.rules
 
 
@@ -152,7 +152,7 @@ def test_any_mixture_of_tokens_is_examined_without_trouble() -> None:
     chance = random.Random(7)
     for _ in range(300):
         text = " ".join(chance.choices(words, k=chance.randint(1, 30)))
-        assert isinstance(examine_sql(text, POLICY), SqlFindings)
+        assert isinstance(check_sql(text, POLICY), SqlFindings)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_any_mixture_of_tokens_is_examined_without_trouble() -> None:
     ],
 )
 def test_rows_of_values_are_read(text: str) -> None:
-    assert examine_sql(text, POLICY) == SqlFindings()
+    assert check_sql(text, POLICY) == SqlFindings()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_rows_of_values_are_read(text: str) -> None:
     ],
 )
 def test_what_stands_among_rows_of_values_is_seen(text: str, rules: list[str]) -> None:
-    examined = examine_sql(text, POLICY)
+    examined = check_sql(text, POLICY)
     assert [finding.rule for finding in (*examined.syntax, *examined.rules)] == rules
 
 
@@ -189,10 +189,10 @@ def test_many_rows_of_values_are_read_in_little_time() -> None:
     """Regression: a table of 250 KB exceeded the time limit, mostly for identical rows."""
     text = "INSERT INTO t VALUES (1)" + ",(1)" * 60_000
     began = time.process_time()
-    assert examine_sql(text, POLICY) == SqlFindings()
+    assert check_sql(text, POLICY) == SqlFindings()
     few = "INSERT INTO t VALUES " + ",".join(f"(a{number})" for number in range(600))
     many_s, began = time.process_time() - began, time.process_time()
-    examine_sql(few, POLICY)
+    check_sql(few, POLICY)
     assert many_s < 100 * (time.process_time() - began), "a hundred times as many rows"
 
 

@@ -6,16 +6,16 @@ import pytest
 
 from assayd.model.finding import Finding, Severity
 from assayd.model.policy import RuleLevel, SqlPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
-from assayd_pipeline.sql import examine_sql
+from assayd_pipeline.sql import check_sql
 
-ANALYSIS = load_policies([shared_path("policies")]).get("analysis").sql
+ANALYSIS = load_policies([get_shared_data_path("policies")]).get("analysis").sql
 PIPELINE = SqlPolicy()
 
 
 def found(text: str, policy: SqlPolicy = ANALYSIS) -> tuple[Finding, ...]:
-    examined = examine_sql(text, policy)
+    examined = check_sql(text, policy)
     return (*examined.syntax, *examined.rules)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from assayd.model.policy import SqlPolicy
 from assayd_chains.providers.rules import apply_edits
-from assayd_pipeline.sql import examine_sql
+from assayd_pipeline.sql import check_sql
 
 POLICY = SqlPolicy()
 
@@ -36,11 +36,11 @@ POLICY = SqlPolicy()
     ],
 )
 def test_edit_makes_sql_of_the_text(text: str, mended: str) -> None:
-    [finding] = examine_sql(text, POLICY).syntax
+    [finding] = check_sql(text, POLICY).syntax
     assert finding.rule == "sql.syntax"
     assert finding.edit is not None
     assert apply_edits(text, [finding.edit]).rstrip("\n") == mended.rstrip("\n")
-    assert examine_sql(mended, POLICY).syntax == ()
+    assert check_sql(mended, POLICY).syntax == ()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_edit_makes_sql_of_the_text(text: str, mended: str) -> None:
     ],
 )
 def test_no_edit_where_a_doubt_is_left(text: str) -> None:
-    found = examine_sql(text, POLICY).syntax
+    found = check_sql(text, POLICY).syntax
     assert found
     assert all(finding.edit is None for finding in found)
 
@@ -70,6 +70,6 @@ def test_no_edit_where_a_doubt_is_left(text: str) -> None:
     ],
 )
 def test_a_finding_stands_where_something_is_missing(text: str, line: int, said: str) -> None:
-    [finding] = examine_sql(text, POLICY).syntax
+    [finding] = check_sql(text, POLICY).syntax
     assert finding.line == line
     assert said in (finding.suggestion or "")

@@ -24,7 +24,7 @@ from assayd.sandbox.pool.decide import (
     RemoveContainer,
     compute_idle_target,
     decide_actions,
-    find_spare,
+    find_idle_spare,
 )
 from support.engines.pool_values import MIB, A, B, idle, key
 
@@ -391,15 +391,15 @@ def test_what_can_be_started_is_determined_once_per_decision(monkeypatch: pytest
 
 def test_a_second_container_is_spared_while_a_processor_is_free_and_nobody_waits():
     spare = PoolState(idle=(idle("one"),), leased=(LESSEE,), limits=PoolLimits(processors=2))
-    assert find_spare(spare, A, quick=True) == "one"
-    assert find_spare(spare, B, quick=True) is None
-    assert find_spare(replace(spare, leased=(LESSEE, LESSEE)), A, quick=True) is None
-    assert find_spare(replace(spare, waiting=(LESSEE,)), A, quick=True) is None
-    assert find_spare(replace(spare, idle=(idle("one", alive=False),)), A, quick=True) is None
+    assert find_idle_spare(spare, A, quick=True) == "one"
+    assert find_idle_spare(spare, B, quick=True) is None
+    assert find_idle_spare(replace(spare, leased=(LESSEE, LESSEE)), A, quick=True) is None
+    assert find_idle_spare(replace(spare, waiting=(LESSEE,)), A, quick=True) is None
+    assert find_idle_spare(replace(spare, idle=(idle("one", alive=False),)), A, quick=True) is None
 
 
 def test_the_reserve_is_not_spared_where_a_successor_takes_long():
     idles = tuple(idle(str(number)) for number in range(RESERVED + 1))
     spare = PoolState(idle=idles, leased=(LESSEE,), limits=PoolLimits(processors=2))
-    assert find_spare(spare, A, quick=False) == "0"
-    assert find_spare(replace(spare, idle=idles[1:]), A, quick=False) is None
+    assert find_idle_spare(spare, A, quick=False) == "0"
+    assert find_idle_spare(replace(spare, idle=idles[1:]), A, quick=False) is None

@@ -14,7 +14,7 @@ from assayd.ids import SystemClock
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 from assayd.sandbox.container import Container, ContainerOrigin, open_container
 from assayd.sandbox.pool.decide import RESERVED
-from assayd.sandbox.pool.pool import STUCK_AGAIN_S, ContainerPool
+from assayd.sandbox.pool.pool import STUCK_REMOVAL_RETRY_S, ContainerPool
 from support.engines.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 from support.fakes.engine import FakeEngine, Peer
 
@@ -51,7 +51,7 @@ async def test_an_empty_pool_starts_a_container_for_who_asks():
 async def test_a_used_container_stays_while_attempts_find_warm_ones():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     async with running(engine, base=8, keep=[A]) as pool:
-        pool.update_soon()
+        pool.schedule_update()
         await until(lambda: len(pool.state().idle) == 8)
         with pool.attempt():
             first, _ = await pool.acquire(A)
@@ -68,7 +68,7 @@ async def test_clones_come_and_go_after_an_attempt_and_not_beside_it():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     engine.quick = True
     async with running(engine, base=2, keep=[A]) as pool:
-        pool.update_soon()
+        pool.schedule_update()
         await until(lambda: len(pool.state().idle) == 2)
         with pool.attempt():
             container, _ = await pool.acquire(A)
@@ -83,7 +83,7 @@ async def test_a_used_clone_does_not_wait_for_the_end_of_a_long_attempt():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     engine.quick = True
     async with running(engine, base=8, keep=[A]) as pool:
-        pool.update_soon()
+        pool.schedule_update()
         await until(lambda: len(pool.state().idle) == 8)
         with pool.attempt():
             container, _ = await pool.acquire(A)
@@ -94,7 +94,7 @@ async def test_a_used_clone_does_not_wait_for_the_end_of_a_long_attempt():
 async def test_a_kept_key_is_warm_and_refilled_after_a_lease():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     async with running(engine, base=1, keep=[A]) as pool:
-        pool.update_soon()
+        pool.schedule_update()
         await until(lambda: len(pool.state().idle) == 1)
         first, warm = await pool.acquire(A)
         assert warm
@@ -120,7 +120,7 @@ async def test_a_container_is_never_handed_out_twice():
 async def test_leaving_the_pool_removes_every_container():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     async with running(engine, base=3, keep=[A, B]) as pool:
-        pool.update_soon()
+        pool.schedule_update()
         await until(lambda: len(pool.state().idle) == 6)
     assert await owned(engine) == 0
 
@@ -128,7 +128,7 @@ async def test_leaving_the_pool_removes_every_container():
 async def test_an_idle_container_that_dies_is_noticed_and_not_leased():
     engine = FakeEngine(dying_guest, images=[IMAGE])
     async with running(engine, base=1, keep=[A], clock=FrozenClock()) as pool:
-        pool.update_soon()
+        pool.schedule_update()
         await until(lambda: engine.calls.count("remove") >= 1)
         assert all(idle.alive for idle in pool.state().idle) or not pool.state().idle
 
@@ -145,7 +145,7 @@ async def test_who_waits_hears_of_a_failing_engine_and_later_attempts_succeed():
         await asyncio.sleep(0)
         assert not pool.state().starting, "the engine is left alone for a while"
         clock.at += 60
-        pool.update_soon()
+        pool.schedule_update()
         container, _ = await waiting
         assert pool.failures == 0
         pool.release(container)
@@ -218,7 +218,7 @@ async def test_lanes_get_fresh_containers_in_turn():
 
 
 async def filled(pool: ContainerPool, count: int) -> None:
-    pool.update_soon()
+    pool.schedule_update()
     await until(lambda: len(pool.state().idle) == count)
 
 
@@ -363,7 +363,7 @@ async def test_a_removal_that_failed_is_tried_again_and_frees_its_place():
         pool.release(container)
         await until(lambda: bool(pool.stuck))
         await engine.remove(container.ref)  # it went all the same, so that no sweep finds it
-        clock.at += STUCK_AGAIN_S
+        clock.at += STUCK_REMOVAL_RETRY_S
         async with asyncio.timeout(5):
             while pool.state().containers:
                 await asyncio.sleep(0.01)
@@ -373,7 +373,7 @@ async def test_a_removal_that_failed_is_tried_again_and_frees_its_place():
 async def test_a_spare_container_is_leased_without_waiting_and_removed_like_others():
     engine = FakeEngine(polite_guest, images=[IMAGE])
     async with running(engine, base=RESERVED + 2, keep=[A], processors=2) as pool:
-        pool.update_soon()
+        pool.schedule_update()
         await until(lambda: len(pool.state().idle) == RESERVED + 2)
         with pool.attempt():
             assert await pool.acquire_spare(B) is None

@@ -10,9 +10,9 @@ import pytest
 
 from assayd.aio import Deadline
 from assayd.guest.frames import Header, encode_frame
-from assayd.model.run import Limits, Program, ResourceUsage, RunEnd, RunSpec, Unit, UnitEnd
+from assayd.model.run import Limits, Program, ResourceUsage, RunEndReason, RunSpec, Unit, UnitEndReason
 from assayd.sandbox.session.channel import RunnerChannel
-from assayd.sandbox.session.conversation import LEAST_KEPT_BYTES, Conversation
+from assayd.sandbox.session.conversation import MIN_KEPT_BYTES, Conversation
 from support.guests.scripted_runner import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1, output_kept_bytes=64)
@@ -43,11 +43,11 @@ async def hold(reply: Reply, spec: RunSpec = SPEC, *, timeout_s: float = 5.0):
 
 async def test_units_are_sent_in_order_and_the_run_finishes():
     conversation, duplex, end, _ = await hold(good_runner)
-    assert end is RunEnd.FINISHED
+    assert end is RunEndReason.FINISHED
     assert [header["type"] for header in duplex.sent] == ["begin", "unit", "unit", "finish"]
     assert [(u.name, u.results, u.end) for u in conversation.units] == [
-        ("a", (b"{}",), UnitEnd.EXITED),
-        ("b", (b"{}",), UnitEnd.EXITED),
+        ("a", (b"{}",), UnitEndReason.EXITED),
+        ("b", (b"{}",), UnitEndReason.EXITED),
     ]
     assert conversation.peak_memory_bytes == 12_000_000
 
@@ -59,7 +59,7 @@ async def test_memory_that_the_kernel_does_not_count_is_not_taken_for_none_used(
         return [uncounted] if header["type"] == "finish" else good_runner(header, body)
 
     conversation, _, end, _ = await hold(reply)
-    assert (end, conversation.peak_memory_bytes) == (RunEnd.FINISHED, None)
+    assert (end, conversation.peak_memory_bytes) == (RunEndReason.FINISHED, None)
 
 
 async def test_the_second_unit_is_not_sent_before_the_first_is_dead_where_it_depends_on_it():
@@ -67,9 +67,9 @@ async def test_the_second_unit_is_not_sent_before_the_first_is_dead_where_it_dep
         return [STARTED] if header["type"] == "unit" else []
 
     conversation, duplex, end, _ = await hold(reply, replace(SPEC, stop_on_failure=True), timeout_s=0.05)
-    assert end is RunEnd.DEADLINE
+    assert end is RunEndReason.DEADLINE
     assert [header.get("unit") for header in duplex.sent] == [None, 0]
-    assert conversation.units[0].end is UnitEnd.INTERRUPTED
+    assert conversation.units[0].end is UnitEndReason.INTERRUPTED
 
 
 async def test_time_that_units_waited_for_a_processor_is_not_counted():
@@ -81,7 +81,7 @@ async def test_time_that_units_waited_for_a_processor_is_not_counted():
     loop = asyncio.get_running_loop()
     began = loop.time()
     conversation, _, end, _ = await hold(reply, timeout_s=0.05)
-    assert end is RunEnd.DEADLINE
+    assert end is RunEndReason.DEADLINE
     assert loop.time() - began > 0.14
     assert conversation.units[0].usage == ResourceUsage(wall_s=3.5, cpu_s=0.4, starved_s=3.0)
 
@@ -101,7 +101,7 @@ async def test_a_cancelled_deadline_ends_the_run_as_cancelled():
     conversation = Conversation(RunnerChannel(duplex), SPEC)
     deadline = Deadline(60)
     asyncio.get_running_loop().call_soon(deadline.cancel)
-    assert (await conversation.run(deadline))[0] is RunEnd.CANCELLED
+    assert (await conversation.run(deadline))[0] is RunEndReason.CANCELLED
 
 
 async def test_runner_that_gives_up_at_the_end_is_told_like_one_that_does_in_the_middle():
@@ -111,19 +111,19 @@ async def test_runner_that_gives_up_at_the_end_is_told_like_one_that_does_in_the
         return [fault] if header["type"] == "finish" else good_runner(header, body)
 
     _, _, end, detail = await hold(reply)
-    assert (end, detail) == (RunEnd.PROTOCOL, "the runner gave up: FrameError: frame too large to send")
+    assert (end, detail) == (RunEndReason.PROTOCOL, "the runner gave up: FrameError: frame too large to send")
 
 
 async def test_child_that_could_not_be_confined_is_trouble_of_the_engine_and_not_of_the_code():
     gave_up = encode_frame({"type": "unconfined", "message": "OSError: [Errno 524] prctl"})
     conversation, _, end, detail = await hold(lambda header, body: [gave_up] if "unit" in header else [])
-    assert (end, detail) == (RunEnd.ENGINE, "engine.unconfined")
-    assert [unit.end for unit in conversation.units] == [UnitEnd.INTERRUPTED]
+    assert (end, detail) == (RunEndReason.ENGINE, "engine.unconfined")
+    assert [unit.end for unit in conversation.units] == [UnitEndReason.INTERRUPTED]
 
 
 async def test_the_end_of_the_stream_is_a_lost_run():
     _, _, end, _ = await hold(lambda header, body: [b""] if header["type"] == "unit" else [])
-    assert end is RunEnd.LOST
+    assert end is RunEndReason.LOST
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ async def test_the_end_of_the_stream_is_a_lost_run():
 )
 async def test_a_runner_that_breaks_the_protocol_ends_the_run(answer: bytes, complaint: str):
     _, _, end, detail = await hold(lambda header, body: [answer] if header["type"] == "unit" else [])
-    assert end is RunEnd.PROTOCOL
+    assert end is RunEndReason.PROTOCOL
     assert complaint in detail
 
 
@@ -169,14 +169,14 @@ async def test_a_result_over_its_cap_ends_the_run():
         return good_unit(0, b"x" * 11) if header["type"] == "unit" else []
 
     _, _, end, detail = await hold(reply, spec)
-    assert (end, detail) == (RunEnd.PROTOCOL, "a result larger than its cap")
+    assert (end, detail) == (RunEndReason.PROTOCOL, "a result larger than its cap")
 
 
 async def test_results_over_the_attempt_cap_are_dropped_with_their_unit_at_fault():
     spec = replace(SPEC, limits=replace(LIMITS, attempt_result_bytes=3))
     conversation, _, end, _ = await hold(good_runner, spec)
-    assert end is RunEnd.FINISHED
-    assert [u.end for u in conversation.units] == [UnitEnd.EXITED, UnitEnd.RESULT_LIMIT]
+    assert end is RunEndReason.FINISHED
+    assert [u.end for u in conversation.units] == [UnitEndReason.EXITED, UnitEndReason.RESULT_LIMIT]
     assert conversation.units[1].results == ()
 
 
@@ -207,7 +207,7 @@ async def test_more_outputs_than_the_cap_end_the_run():
         ]
 
     _, _, end, _ = await hold(reply, spec)
-    assert end is RunEnd.PROTOCOL
+    assert end is RunEndReason.PROTOCOL
 
 
 async def test_large_arguments_arrive_in_parts_before_their_unit():
@@ -221,13 +221,13 @@ async def test_large_arguments_arrive_in_parts_before_their_unit():
         return good_runner(header, body)
 
     _, _, end, _ = await hold(reply, replace(SPEC, units=(unit,)))
-    assert end is RunEnd.FINISHED
+    assert end is RunEndReason.FINISHED
     assert b"".join(received) == b'{"source":"' + text.encode() + b'"}'
 
 
 async def test_many_units_together_keep_little_more_output_than_one_may():
     names = [f"u{n}" for n in range(20)]
-    kept = 8 * LEAST_KEPT_BYTES
+    kept = 8 * MIN_KEPT_BYTES
     units = tuple(replace(SPEC.units[0], name=name) for name in names)
     spec = replace(SPEC, units=units, limits=replace(LIMITS, output_kept_bytes=kept))
 
@@ -243,9 +243,9 @@ async def test_many_units_together_keep_little_more_output_than_one_may():
 
     conversation, _, end, _ = await hold(reply, spec)
     sizes = [len(u.stdout.head) + len(u.stdout.tail) for u in conversation.units]
-    assert end is RunEnd.FINISHED
-    assert (sizes[0], sizes[-1]) == (kept, LEAST_KEPT_BYTES)
-    assert sum(sizes) <= kept + len(names) * LEAST_KEPT_BYTES
+    assert end is RunEndReason.FINISHED
+    assert (sizes[0], sizes[-1]) == (kept, MIN_KEPT_BYTES)
+    assert sum(sizes) <= kept + len(names) * MIN_KEPT_BYTES
     last = conversation.units[-1].stdout
     assert (last.head[:4], last.tail[-4:], last.total_bytes) == (b"head", b"tail", 10**6)
 
@@ -256,7 +256,7 @@ async def test_a_wait_status_of_no_end_breaks_the_protocol(status: int):
         return [unit_end(0, wait_status=status)] if header["type"] == "unit" else []
 
     _, _, end, detail = await hold(reply)
-    assert (end, detail) == (RunEnd.PROTOCOL, "unit_end.wait_status is not that of an end")
+    assert (end, detail) == (RunEndReason.PROTOCOL, "unit_end.wait_status is not that of an end")
 
 
 async def test_a_unit_that_fails_is_the_last_where_the_spec_says_so():
@@ -266,7 +266,7 @@ async def test_a_unit_that_fails_is_the_last_where_the_spec_says_so():
         return [BYE] if header["type"] == "finish" else []
 
     conversation, duplex, end, _ = await hold(reply, replace(SPEC, stop_on_failure=True))
-    assert end is RunEnd.FINISHED
+    assert end is RunEndReason.FINISHED
     assert [header["type"] for header in duplex.sent] == ["begin", "unit", "finish"]
     assert len(conversation.units) == 1
 
@@ -302,7 +302,7 @@ async def test_a_unit_that_failed_in_its_check_runs_again_without_it_and_that_ru
         return good_runner(header, body)
 
     conversation, duplex, end, _ = await hold(reply, CHECKED)
-    assert end is RunEnd.FINISHED
+    assert end is RunEndReason.FINISHED
     assert [header.get("unit") for header in duplex.sent] == [None, 0, 1, 1, None]
     assert [(unit.name, unit.outcome.completed) for unit in conversation.units] == [("a", True), ("b", True)]
 
@@ -313,6 +313,6 @@ async def test_a_unit_that_failed_before_its_check_does_not_run_again():
         return [unit_end(1, wait_status=256, results=0)] if bad else good_runner(header, body)
 
     conversation, duplex, end, _ = await hold(reply, CHECKED)
-    assert end is RunEnd.FINISHED
+    assert end is RunEndReason.FINISHED
     assert [header.get("unit") for header in duplex.sent] == [None, 0, 1, None]
     assert not conversation.units[1].outcome.completed

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from assayd.aio import Deadline
-from assayd.guest.frames import LEAST_COST, WINDOW, Header, encode_frame
+from assayd.guest.frames import MIN_COST, WINDOW, Header, encode_frame
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
-from assayd.model.run import AccessProtocol, Limits, NetworkEvent, Program, RunEnd, RunSpec, Unit
+from assayd.model.run import AccessProtocol, Limits, NetworkEvent, Program, RunEndReason, RunSpec, Unit
 from assayd.ports.egress import EgressLimits, GuestStream
 from assayd.sandbox.session.channel import RunnerChannel
 from assayd.sandbox.session.conversation import Conversation
@@ -46,7 +46,7 @@ class Way:
     async def serve(self, stream: GuestStream, unit: int) -> None:
         await self._serve(stream)  # type: ignore[misc]
 
-    def used_up(self, unit: int) -> None:
+    def record_limit_reached(self, unit: int) -> None:
         self.refused.append(unit)
 
     def events(self, unit: int) -> tuple[NetworkEvent, ...]:
@@ -122,7 +122,7 @@ async def test_bytes_go_both_ways_on_streams_of_their_own() -> None:
     )
     _, end, _ = await hold(talk, Way(echo))
 
-    assert end is RunEnd.FINISHED
+    assert end is RunEndReason.FINISHED
     assert {(h["stream"], body) for h, body in talk.sent if h["type"] == "stream_data"} == {
         (0, b"one"),
         (1, b"two"),
@@ -136,7 +136,7 @@ async def test_end_of_the_guests_side_is_read_as_the_end_and_ours_follows() -> N
     talk = Talk(frame("open"), frame("data", b"x"), frame("end"), then=then)
     _, end, _ = await hold(talk, Way(echo))
 
-    assert end is RunEnd.FINISHED
+    assert end is RunEndReason.FINISHED
     assert [header["type"] for header, _ in talk.sent] == ["stream_data", "stream_end"]
 
 
@@ -157,7 +157,7 @@ async def test_no_more_is_sent_than_the_guest_has_given_credit_for() -> None:
     talk = Talk(frame("open"), then=then)
     _, end, _ = await hold(talk, Way(flood))
 
-    assert (end, talk.bodies()) == (RunEnd.FINISHED, many)
+    assert (end, talk.bodies()) == (RunEndReason.FINISHED, many)
 
 
 async def test_without_credit_the_way_out_waits_and_the_conversation_goes_on() -> None:
@@ -171,11 +171,11 @@ async def test_without_credit_the_way_out_waits_and_the_conversation_goes_on() -
     talk = Talk(frame("open"), then=then)
     conversation, end, _ = await hold(talk, Way(flood))
 
-    assert (end, len(conversation.units)) == (RunEnd.FINISHED, 1)
+    assert (end, len(conversation.units)) == (RunEndReason.FINISHED, 1)
 
 
 async def test_credit_is_given_for_what_was_taken_with_small_pieces_at_their_cost() -> None:
-    pieces = WINDOW // 4 // LEAST_COST
+    pieces = WINDOW // 4 // MIN_COST
 
     def then(header: Header, body: bytes) -> Iterable[bytes]:
         return good_unit(0)[1:] if header["type"] == "stream_credit" else []
@@ -203,7 +203,7 @@ async def test_end_of_a_unit_ends_its_streams_whatever_they_wait_for() -> None:
 
     _, end, _ = await hold(Talk(frame("open"), then=end_when(b"begun")), Way(wait))
 
-    assert (end, ended.is_set()) == (RunEnd.FINISHED, True)
+    assert (end, ended.is_set()) == (RunEndReason.FINISHED, True)
 
 
 async def test_end_of_the_attempt_ends_its_streams_and_keeps_their_record() -> None:
@@ -219,7 +219,7 @@ async def test_end_of_the_attempt_ends_its_streams_and_keeps_their_record() -> N
     deadline = Deadline(60)
     conversation, end, _ = await hold(Talk(frame("open")), Way(wait, REFUSED), deadline=deadline)
 
-    assert (end, ended.is_set()) == (RunEnd.CANCELLED, True)
+    assert (end, ended.is_set()) == (RunEndReason.CANCELLED, True)
     assert conversation.units[0].network == (REFUSED,)
 
 
@@ -247,7 +247,7 @@ async def test_frames_for_a_stream_that_was_are_left_alone() -> None:
 
     _, end, _ = await hold(Talk(frame("open"), then=then), Way(leave))
 
-    assert end is RunEnd.FINISHED
+    assert end is RunEndReason.FINISHED
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ async def test_frames_for_a_stream_that_was_are_left_alone() -> None:
         ([frame("data", b"x")], "never opened"),
         ([frame("open"), frame("data", b"x", stream=7)], "never opened"),
         ([frame("open"), *[frame("data", b"x" * 60_000)] * 3], "more than it has credit for"),
-        ([frame("open"), *[frame("data", b"x")] * (WINDOW // LEAST_COST + 1)], "more than it has credit for"),
+        ([frame("open"), *[frame("data", b"x")] * (WINDOW // MIN_COST + 1)], "more than it has credit for"),
         ([frame("open"), frame("credit", credit=1)], "credit for more than was sent"),
         ([frame("open"), frame("credit", credit=-1)], "not an integer"),
         ([frame("open"), frame("end"), frame("data", b"x")], "after its end"),
@@ -273,7 +273,7 @@ async def test_streams_out_of_form_end_the_run(frames: list[bytes], complaint: s
 
     _, end, detail = await hold(Talk(*frames), Way(idle))
 
-    assert end is RunEnd.PROTOCOL
+    assert end is RunEndReason.PROTOCOL
     assert complaint in detail
 
 
@@ -283,7 +283,7 @@ async def test_streams_where_the_network_is_blocked_end_the_run() -> None:
 
     end, detail = await conversation.run(Deadline(60))
 
-    assert (end, detail) == (RunEnd.PROTOCOL, "unexpected frame 'stream_open'")
+    assert (end, detail) == (RunEndReason.PROTOCOL, "unexpected frame 'stream_open'")
 
 
 async def test_connection_over_the_cap_is_told() -> None:
@@ -340,11 +340,11 @@ async def test_defect_in_one_stream_ends_that_stream_alone() -> None:
     )
     _, end, _ = await hold(talk, Way(serve))
 
-    assert end is RunEnd.FINISHED
+    assert end is RunEndReason.FINISHED
     assert ("stream_reset", 0) in [(header["type"], header["stream"]) for header, _ in talk.sent]
 
 
 async def test_credit_for_nothing_is_a_fault() -> None:
     _, end, _ = await hold(Talk(frame("open"), frame("credit", credit=0)), Way(echo))
 
-    assert end is RunEnd.PROTOCOL
+    assert end is RunEndReason.PROTOCOL

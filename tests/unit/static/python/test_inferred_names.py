@@ -8,13 +8,13 @@ import pytest
 
 from assayd.model.finding import Finding, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.static.python.imports import add_import_edits
 from assayd.static.python.inferred_names import RULES, check_undefined_names
 from assayd.static.python.security import scan_source
 from assayd.static.python.source import parse_source
-from assayd_chains.providers.rules import apply_edits, remove_overlapping
+from assayd_chains.providers.rules import apply_edits, remove_overlapping_edits
 
 OBSERVED = ImportPolicy(mode=ImportMode.OBSERVE)
 OFFERED = frozenset({"collections", "datetime", "json", "os", "pathlib", "re", "typing", "urllib"})
@@ -22,7 +22,7 @@ OFFERED = frozenset({"collections", "datetime", "json", "os", "pathlib", "re", "
 
 @pytest.fixture(scope="module")
 def extractor() -> ExecutionPolicy:
-    return load_policies([shared_path("policies")]).get("extractor")
+    return load_policies([get_shared_data_path("policies")]).get("extractor")
 
 
 def found(text: str, policy: ImportPolicy = OBSERVED, **more: object) -> Sequence[Finding]:
@@ -32,7 +32,7 @@ def found(text: str, policy: ImportPolicy = OBSERVED, **more: object) -> Sequenc
 
 def mended(text: str, findings: Sequence[Finding]) -> str:
     return apply_edits(
-        text, remove_overlapping([finding.edit for finding in findings if finding.edit is not None])
+        text, remove_overlapping_edits([finding.edit for finding in findings if finding.edit is not None])
     )
 
 

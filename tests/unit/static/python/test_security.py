@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from assayd.model.finding import Edit, Finding, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.static.python.security import RULES, scan_source
 from assayd.static.python.source import PythonSource, parse_source
@@ -228,7 +228,7 @@ def test_no_text_makes_the_scan_raise(code: str) -> None:
 def narrow(tmp_path: Path) -> ExecutionPolicy:
     text = 'extends = "extractor"\n[imports]\nonly = ["json", "fnmatch"]\n'
     (tmp_path / "narrow.toml").write_text(text)
-    return load_policies([shared_path("policies"), tmp_path]).get("narrow")
+    return load_policies([get_shared_data_path("policies"), tmp_path]).get("narrow")
 
 
 @pytest.mark.parametrize("code", ["import csv\n", "import os.path\n", "from re import match\n"])

@@ -9,7 +9,7 @@ from assayd_client.cli.lsp.diagnostics import (
     build_diagnostics,
     build_warning,
     count_utf16_units,
-    keep_unchanged_diagnostics,
+    filter_unchanged_diagnostics,
 )
 from assayd_client.cli.report import SubmissionOrigin
 from support.daemons.fake_service import GOLDEN
@@ -106,7 +106,7 @@ def test_finding_of_a_run_moves_with_its_line_while_it_is_typed_above() -> None:
     made["report"]["fix_hints"][0]["edit"] = {"start_line": 2, "end_line": 2, "replacement": "pass"}
     found = diagnosed(made, origin(f"#\n{LINE}\n"))
 
-    (kept,) = keep_unchanged_diagnostics(found, origin(f"# one\n# two\n{LINE}\n"))
+    (kept,) = filter_unchanged_diagnostics(found, origin(f"# one\n# two\n{LINE}\n"))
 
     assert kept.diagnostic.range == types.Range(types.Position(2, 4), types.Position(2, len(LINE)))
     assert [edit.range.start.line for edit in kept.edits] == [2]
@@ -117,5 +117,5 @@ def test_finding_is_gone_once_its_line_is_changed_or_if_no_run_found_it() -> Non
     of_run, static = (
         diagnosed(attempt(line=2, layer=layer), origin(f"#\n{LINE}\n")) for layer in ("runtime", "static")
     )
-    assert keep_unchanged_diagnostics(of_run, origin(f"#\n{LINE} + 1\n")) == []
-    assert keep_unchanged_diagnostics(static, origin(f"#\n{LINE}\n")) == []
+    assert filter_unchanged_diagnostics(of_run, origin(f"#\n{LINE} + 1\n")) == []
+    assert filter_unchanged_diagnostics(static, origin(f"#\n{LINE}\n")) == []

@@ -8,16 +8,16 @@ from mcp import MCPError
 
 from assayd.errors import RequestError
 from assayd.kinds import registry
-from assayd.package_data import shared_path
+from assayd.package_data import get_shared_data_path
 from assayd.policies import describe_policy, load_policies
 from assayd_client import PlainClient
 from assayd_client.cli.mcp.acts import ValidateArguments
 from assayd_client.cli.mcp.answers import ANSWER_CHARS
-from assayd_client.cli.mcp.server import read_arguments
+from assayd_client.cli.mcp.server import validate_arguments
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
-PROFILES = load_policies([shared_path("policies")])
+PROFILES = load_policies([get_shared_data_path("policies")])
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 NAMES = ["validate", "show", "logs", "repair", "generate", "policy", "kinds"]
 
@@ -113,7 +113,7 @@ async def test_wrong_call_is_an_error_that_names_what_is_wrong(agent, name, argu
 
 def test_arguments_that_are_no_json_are_refused() -> None:
     with pytest.raises(RequestError, match="NaN and infinity aren't valid JSON"):
-        read_arguments(ValidateArguments, {**GOOD, "payload": {"code": float("inf")}})
+        validate_arguments(ValidateArguments, {**GOOD, "payload": {"code": float("inf")}})
 
 
 async def test_tool_that_there_is_not_is_refused_by_the_protocol(agent) -> None:

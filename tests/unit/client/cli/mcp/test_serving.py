@@ -1,6 +1,6 @@
 import io
 
-from assayd_client.cli.mcp.serving import BoundedLines
+from assayd_client.cli.mcp.serving import BoundedLineReader
 
 
 class Sent:
@@ -12,7 +12,7 @@ class Sent:
 
 
 async def test_line_that_is_too_long_is_refused_and_the_next_one_read() -> None:
-    lines = BoundedLines(io.BytesIO(b"one\n" + b"x" * 5000 + b"\ntwo\n" + b"\xff\n"), most=100)
+    lines = BoundedLineReader(io.BytesIO(b"one\n" + b"x" * 5000 + b"\ntwo\n" + b"\xff\n"), most=100)
     lines.answers = Sent()
 
     assert [line async for line in lines] == ["one\n", "two\n", "\ufffd\n"]
@@ -22,7 +22,7 @@ async def test_line_that_is_too_long_is_refused_and_the_next_one_read() -> None:
 
 
 async def test_line_without_an_end_is_read_at_the_end_of_the_stream() -> None:
-    assert [line async for line in BoundedLines(io.BytesIO(b"one"), most=100)] == ["one"]
+    assert [line async for line in BoundedLineReader(io.BytesIO(b"one"), most=100)] == ["one"]
 
 
 def test_http_without_a_token_file_is_refused(capsys) -> None:

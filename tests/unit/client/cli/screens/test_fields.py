@@ -8,11 +8,11 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd_client.cli.screens.asking import (
-    MOST_PATHS,
+    MAX_PATHS,
     expand_patterns,
     find_field_of_error,
     list_databases,
-    name_fields,
+    replace_names_by_titles,
 )
 
 
@@ -31,9 +31,9 @@ def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_not_more_paths_are_taken_than_are_of_use(tmp_path: Path) -> None:
-    for number in range(MOST_PATHS + 1):
+    for number in range(MAX_PATHS + 1):
         (tmp_path / f"{number}.csv").touch()
-    assert len(expand_patterns([f"{tmp_path}/*.csv"])) == MOST_PATHS
+    assert len(expand_patterns([f"{tmp_path}/*.csv"])) == MAX_PATHS
 
 
 def test_databases_of_a_folder_are_listed_with_their_tables(tmp_path: Path) -> None:
@@ -76,4 +76,4 @@ def test_an_error_is_about_the_field_that_it_names(named: str | None, field: str
     ],
 )
 def test_error_names_fields_by_their_titles(message: str, named: str) -> None:
-    assert name_fields(message) == named
+    assert replace_names_by_titles(message) == named

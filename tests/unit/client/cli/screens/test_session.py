@@ -12,11 +12,11 @@ from assayd_client.cli.screens.session import (
     WizardSession,
     _list_case_fields,
     build_attempt_outcome,
-    describe_end,
+    describe_chain_end,
     list_editable_texts,
     replace_texts,
 )
-from assayd_client.cli.texts import texts_of
+from assayd_client.cli.texts import get_submission_texts
 
 STEPS = [
     {"name": "get", "type": "bash", "content": "cat a"},
@@ -34,7 +34,7 @@ STEPS = [
     ],
 )
 def test_texts_that_were_not_changed_give_the_same_payload(payload: dict[str, object]) -> None:
-    assert replace_texts(payload, texts_of({"payload": payload})) == payload
+    assert replace_texts(payload, get_submission_texts({"payload": payload})) == payload
 
 
 def test_steps_are_edited_added_moved_and_removed_in_one_text() -> None:
@@ -108,9 +108,9 @@ def test_an_outcome_is_not_shown_before_its_attempt_has_ended() -> None:
 
 def test_used_up_answers_and_the_last_hint_are_named_at_the_end() -> None:
     ended = {"state": "finished", "outcome": "exhausted", "max_attempts": 3, "detail": None}
-    assert describe_end(ended) == "No answer passed (3 of 3 used)"
-    assert describe_end(ended, "shorter") == "No answer passed (3 of 3 used). Hint: shorter"
-    assert describe_end(ended | {"outcome": "stuck", "detail": "the same"}) == "Ended: stuck: the same"
+    assert describe_chain_end(ended) == "No answer passed (3 of 3 used)"
+    assert describe_chain_end(ended, "shorter") == "No answer passed (3 of 3 used). Hint: shorter"
+    assert describe_chain_end(ended | {"outcome": "stuck", "detail": "the same"}) == "Ended: stuck: the same"
 
 
 def test_examples_of_a_kind_have_the_fields_that_its_schema_requires() -> None:

@@ -13,7 +13,7 @@ from assayd_pipeline.shell import parse_script
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.reader import ParseResult
 from assayd_pipeline.shell.parse.source import normalize_script, parse_source
-from assayd_pipeline.worker import read_shell
+from assayd_pipeline.worker import parse_shell
 
 PIECES = st.sampled_from(
     ["rm", "echo ", "$(", ")", "`", "'", '"', "${x:-", "}", "((", "))", "[[ ", " ]]", "\\", "\n", ";", "|",
@@ -83,7 +83,7 @@ def wide_tree() -> Iterator[None]:
     statements = ",".join(["{}"] * 200_001)
     reader.install_reader(lambda _: ParseResult(tree=f'{{"Type":"File","Stmts":[{statements}]}}'.encode()))
     yield
-    reader.install_reader(read_shell)
+    reader.install_reader(parse_shell)
 
 
 @pytest.mark.usefixtures("wide_tree")
