@@ -6,19 +6,16 @@ This module decides which chains begin, and with which budget. The API checks wh
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import structlog
-from pydantic import BaseModel, ValidationError
 
 from assayd.aio import task_group
 from assayd.analysis.analyst import WorkerDied
 from assayd.documents import canonical, format_optional_time
-from assayd.documents.base import error_path, message_of
 from assayd.errors import ProviderError, RequestError
 from assayd.kind import Kind
 from assayd.metrics import Metrics
@@ -31,7 +28,7 @@ from assayd.ports.driving import ELSEWHERE_S, WorkAssignment, WorkKind
 from assayd.ports.service import AttemptFix, AttemptRepair, WebhookGate
 from assayd_chains.answer_counts import AnswerCounts
 from assayd_chains.attempts import AttemptClient, list_diffs, submit_fallback_rules
-from assayd_chains.documents import generation_document, repair_document
+from assayd_chains.documents import generation_document, repair_document, validate_context
 from assayd_chains.fitting import AnswerNotApplicableError
 from assayd_chains.loop import ChainRun, ChainRunner
 from assayd_chains.model import (
@@ -317,7 +314,7 @@ class Chains:
         if kind.generation_context is None:
             message = f"the kind {kind.name} doesn't support generation"
             raise RequestError("generation.unsupported", message, field="kind")
-        _validate_context(kind.generation_context, terms.context)
+        validate_context(kind.generation_context, terms.context)
         policy = terms.policy or kind.default_policy
         self._policies(policy)
         if terms.webhook is not None:
@@ -590,16 +587,3 @@ def _require_repair(chain: Chain) -> Repair:
     repair = chain.repair
     assert repair is not None, "a chain that starts with a failed attempt has it"  # noqa: S101 - a caller's bug
     return repair
-
-
-def _validate_context(model: type[BaseModel], context: Mapping[str, object]) -> None:
-    """Ensure that a context is valid for the kind's model. Raises: RequestError ``invalid``."""
-    try:
-        model.model_validate_json(json.dumps(context))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = error_path(("context", *first["loc"]))
-        unknown = first["type"] == "extra_forbidden"
-        known = f"; use one of {', '.join(sorted(model.model_fields))}" if unknown else ""
-        message = f"{field}: {message_of(first)}{known}"
-        raise RequestError("invalid", message, field=field) from error

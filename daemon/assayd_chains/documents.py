@@ -5,13 +5,16 @@ The client and the daemon share the document models in `assayd.documents.chains`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
-from assayd.documents.base import format_time, to_milliseconds
+from pydantic import BaseModel, ValidationError
+
+from assayd.documents.base import error_path, format_time, message_of, to_milliseconds
 from assayd.documents.chains import (
     AnswerRuleDocument,
     AnswersDocument,
@@ -26,6 +29,7 @@ from assayd.documents.chains import (
     StepDocument,
 )
 from assayd.documents.webhooks import EndedGenerationDocument, build_webhook_message
+from assayd.errors import RequestError
 from assayd.model.records import LibraryEntry
 from assayd.store.outbox import build_message_row
 from assayd.store.tables import Values
@@ -174,3 +178,16 @@ def _to_fix_document(answer: Answer, number: int, diff: str | None) -> FixDocume
         output_tokens=answer.usage.output_tokens,
         duration_ms=to_milliseconds(answer.usage.took_s),
     )
+
+
+def validate_context(model: type[BaseModel], context: Mapping[str, object]) -> None:
+    """Ensure that a context is valid for the kind's model. Raises: RequestError ``invalid``."""
+    try:
+        model.model_validate_json(json.dumps(context))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = error_path(("context", *first["loc"]))
+        unknown = first["type"] == "extra_forbidden"
+        known = f"; use one of {', '.join(sorted(model.model_fields))}" if unknown else ""
+        message = f"{field}: {message_of(first)}{known}"
+        raise RequestError("invalid", message, field=field) from error

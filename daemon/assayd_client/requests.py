@@ -585,10 +585,8 @@ def to_filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> 
     """Return filters as query parameters, without those whose value is None."""
     query: list[tuple[str, str]] = []
     for name, value in filters.items():
-        if isinstance(value, str | int):
-            query.append((name, str(value)))
-        else:
-            query += [(name, item) for item in value or ()]
+        values = [str(value)] if isinstance(value, str | int) else value or ()
+        query += [(name, item) for item in values]
     return query
 
 

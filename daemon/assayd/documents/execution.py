@@ -363,7 +363,9 @@ def _diff_string(name: str, old: str | None, new: str | None) -> Iterator[str]:
     gone, come = before[head : len(before) - tail], after[head : len(after) - tail]
     yield f"--- {name}"
     yield f"+++ {name}"
-    yield f"@@ -{_format_hunk_range(start, len(before) - end)} +{_format_hunk_range(start, len(after) - end)} @@"
+    old_range = _format_hunk_range(start, len(before) - end)
+    new_range = _format_hunk_range(start, len(after) - end)
+    yield f"@@ -{old_range} +{new_range} @@"
     yield from (f" {line}" for line in before[start:head])
     yield from _iter_changed_lines(gone, come)
     yield from (f" {line}" for line in before[len(before) - tail : len(before) - end])

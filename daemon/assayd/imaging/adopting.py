@@ -330,8 +330,9 @@ def _ensure_unpacked_base(recipe: Recipe, place: BuildFolders, machine: ImageEng
 
 def _unpack_image(source: ImageSource, made: Path, place: BuildFolders) -> _LayerFacts:
     """Flatten an image into one layer, and search it for interpreters."""
-    if source.architecture != packages.get_engine_architecture():
-        message = f"the image is for {source.architecture}, but this machine is {packages.get_engine_architecture()}"
+    own = packages.get_engine_architecture()
+    if source.architecture != own:
+        message = f"the image is for {source.architecture}, but this machine is {own}"
         raise ConfigError("image.source_refused", message)
     root = Path(tempfile.mkdtemp(prefix="root-", dir=place.work))
     flatten_layers(source, root, place)

@@ -92,7 +92,8 @@ def format_unknown_kind_message(kind: str, known: Iterable[str]) -> str:
     if (package := find_missing_packages().get(kind)) is not None:
         return f"the kind {kind!r} isn't installed: the package {package} is missing"
     names = list(known)
-    return f"unknown kind {kind!r}{did_you_mean.format_did_you_mean_hint(kind, names)}; use one of {', '.join(names)}"
+    hint = did_you_mean.format_did_you_mean_hint(kind, names)
+    return f"unknown kind {kind!r}{hint}; use one of {', '.join(names)}"
 
 
 def load_validators(enabled: Sequence[str]) -> Mapping[str, Kind]:

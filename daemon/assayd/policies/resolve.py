@@ -97,7 +97,8 @@ class ProfileResolver:
         if parent in trail:
             return "profiles extend each other in a cycle: " + " > ".join((*trail, parent))
         if parent not in self._profiles:
-            return f"unknown profile {parent!r}{did_you_mean.format_did_you_mean_hint(parent, list(self._profiles))}"
+            hint = did_you_mean.format_did_you_mean_hint(parent, list(self._profiles))
+            return f"unknown profile {parent!r}{hint}"
         return None
 
     def _find_unknown_categories(self, profile: Profile) -> Iterator[Problem]:

@@ -80,7 +80,8 @@ def _iter_outcome_elements(result: Document) -> Iterator[str]:
     tag = "failure" if verdict == "failed" else "error"
     said = ((each, each["message"].replace("\n", "\n    ")) for each in findings)
     text = "\n".join(f"{each['rule']} line {each['line']}: {message}" for each, message in said)
-    yield f"<{tag} type={_quote(kind)} message={_quote(first)}>{escape(_replace_illegal_characters(text))}</{tag}>"
+    content = escape(_replace_illegal_characters(text))
+    yield f"<{tag} type={_quote(kind)} message={_quote(first)}>{content}</{tag}>"
 
 
 class SarifWriter:

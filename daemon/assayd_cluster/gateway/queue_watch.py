@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -81,6 +81,8 @@ class QueueMonitor:
         self._missing: deque[int] = deque(maxlen=LOOKS)
         self.is_empty = False
         """Whether no message waited at the last look; False if the broker didn't answer."""
+        self.unclaimed_by_node: Mapping[str, int] = {}
+        """How many messages the account of each node has received since the node last claimed a run."""
         self._again = SlidingWindowCounter(clock)
         self._passed_on = SlidingWindowCounter(clock)
         self._taken_back = SlidingWindowCounter(clock)

@@ -8,7 +8,7 @@ node, this module does nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -21,7 +21,7 @@ from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import NOW
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts
 from assayd_cluster.gateway.failing_nodes import NodeFailureCounter
-from assayd_cluster.gateway.queue_watch import LOOKED_EVERY_S
+from assayd_cluster.gateway.queue_watch import LOOKED_EVERY_S, QueueMonitor
 from assayd_cluster.tables import nodes
 
 log = structlog.get_logger()
@@ -53,22 +53,19 @@ class _Reading:
 
 
 class MessageReaders:
-    """A monitor of the nodes that read the queue.
-
-    Args: `needed` returns whether attempts were republished lately, because no node had claimed them.
-    """
+    """A monitor of the nodes that read the queue, while attempts are republished that no node has claimed."""
 
     def __init__(
         self,
         access: DatabaseAccess,
         accounts: BrokerAccounts,
         failing: NodeFailureCounter,
-        needed: Callable[[], bool],
+        queue: QueueMonitor,
     ) -> None:
         self._access = access
         self._accounts = accounts
         self._failing = failing
-        self._needed = needed
+        self._queue = queue
         self._readings: dict[str, _Reading] = {}
 
     async def keep(self) -> NoReturn:
@@ -82,8 +79,9 @@ class MessageReaders:
 
     async def check(self) -> None:
         """Drain nodes that read twice their capacity without a claim. Raises: RequestError, StoreError."""
-        if not self._needed():
+        if not self._queue.republished_attempts:
             self._readings.clear()
+            self._queue.unclaimed_by_node = {}
             return
         received = await self._accounts.count_deliveries()
         if not received:
@@ -101,6 +99,9 @@ class MessageReaders:
                 del self._readings[node]
                 log.error("messages.unclaimed", node=node, messages=unclaimed)
                 await self._stop(node, known=node in capacities)
+        self._queue.unclaimed_by_node = {
+            node: reading.received - reading.claimed for node, reading in self._readings.items()
+        }
 
     async def _stop(self, node: str, *, known: bool) -> None:
         if known:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Sequence
+from operator import itemgetter
 from typing import NoReturn
 
 import structlog
@@ -158,6 +159,9 @@ MOST_PASSED_ON = 2 * MOST_CAPACITY
 def build_message_health_row(queue: QueueMonitor) -> HealthRow:
     """Return the health row that reports whether messages are read from the queue without a claim."""
     again = f"{queue.republished_attempts} attempts published again in the last {RECENT_S / 60:.0f} minutes"
+    node, messages = max(queue.unclaimed_by_node.items(), key=itemgetter(1), default=("", 0))
+    if messages:
+        again += f"; the account of node {node} took {messages} without a claim"
     remedy = "docs/operating/cluster.md#find-a-stolen-broker-account says how to find who takes them"
     if queue.taken:
         detail = f"{queue.taken} were taken from the queue and claimed by no node; {again}"

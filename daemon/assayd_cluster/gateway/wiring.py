@@ -304,9 +304,7 @@ class _ClusterBuilder:
         if self._broker.celery is not None:
             watching = await stack.enter_async_context(task_group())
             waiting, unclaimed = QueueLengthReader(self._broker.celery), partial(access.read, count_unclaimed)
-            readers = MessageReaders(
-                access, self._broker.accounts, failing, lambda: queue.republished_attempts > 0
-            )
+            readers = MessageReaders(access, self._broker.accounts, failing, queue)
             for name, work in (("queue", queue.keep(waiting, unclaimed)), ("readers", readers.keep())):
                 stack.callback(watching.create_task(work, name=name).cancel)
 

@@ -87,6 +87,17 @@ def test_attempts_that_were_published_again_are_shown_for_ten_minutes() -> None:
     assert build_message_health_row(queue).status is HealthStatus.OK
 
 
+def test_account_that_takes_most_messages_without_a_claim_is_named() -> None:
+    queue = QueueMonitor(lambda: 0.0)
+    queue.record_republished_attempt()
+    queue.unclaimed_by_node = {"works": 0}
+    assert "account of node" not in build_message_health_row(queue).detail
+    queue.unclaimed_by_node = {"works": 1, "stolen": 7}
+    assert build_message_health_row(queue).detail.endswith(
+        "; the account of node stolen took 7 without a claim"
+    )
+
+
 def test_counts_of_attempts_published_again_take_no_more_room_however_many_there_are() -> None:
     now = [0.0]
     queue = QueueMonitor(lambda: now[0])

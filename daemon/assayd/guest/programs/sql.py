@@ -286,7 +286,10 @@ class _ScriptRun:
             raise _UnusableDatabase(f"database disk image is malformed: {answer}")
 
     def run(self, connection: sqlite3.Connection) -> None:
-        """Run all statements. Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _UnusableDatabase, MemoryError."""
+        """Run all statements.
+
+        Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _UnusableDatabase, MemoryError.
+        """
         import sqlite3
 
         self._missing = load_files(connection, self._text)

@@ -51,7 +51,7 @@ def _build_line_edit(number: int, line: str, new: str) -> Edit | None:
     return Edit(start_line=number, end_line=number, replacement=new) if new != line else None
 
 
-def _explain_set_as_map(
+def _explain_set(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``params={"city", city}``, which is a set instead of a dict."""
@@ -566,7 +566,7 @@ def _explain_unknown_method(
 
 Explain = Callable[[Finding, RaisedException, re.Match[str], Texts, str], Finding | None]
 CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
-    (re.compile(r"^'set' object (?:has no attribute|is not subscriptable|is not a mapping)"), _explain_set_as_map),
+    (re.compile(r"^'set' object (?:has no attribute|is not subscriptable|is not a mapping)"), _explain_set),
     (re.compile(r"^the JSON object must be str.*, not (\w{1,60})"), _explain_repeated_parsing),
     (re.compile(r"^(?:type object|module) '(datetime|time|date)' has no attribute '(\w{1,60})'"),
      _explain_module_for_class),

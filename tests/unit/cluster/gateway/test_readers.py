@@ -9,6 +9,7 @@ import pytest
 
 from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.gateway.failing_nodes import NodeFailureCounter
+from assayd_cluster.gateway.queue_watch import RECENT_S, QueueMonitor
 from assayd_cluster.gateway.readers import MessageReaders
 from assayd_cluster.nodes import FAILING, DatabaseNodes
 from support.cluster.gateways import OneGateway, one_gateway
@@ -37,9 +38,11 @@ class Readers:
     """A gateway with the nodes `reads` and `works`, and its monitor of readers."""
 
     def __init__(self, gateway: OneGateway) -> None:
-        self.gateway, self.accounts, self.needed = gateway, Accounts(), True
+        self.gateway, self.accounts, self.now = gateway, Accounts(), 0.0
+        self.queue = QueueMonitor(lambda: self.now)
+        self.queue.record_republished_attempt()
         failing = NodeFailureCounter(gateway.access, self.accounts)
-        self._readers = MessageReaders(gateway.access, self.accounts, failing, lambda: self.needed)
+        self._readers = MessageReaders(gateway.access, self.accounts, failing, self.queue)
 
     async def receive(self, *counts: int, node: str = READER) -> None:
         """Look at the readers once for each of these numbers of messages that a node has received."""
@@ -62,7 +65,7 @@ async def readers(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[Rea
 
 async def test_node_that_keeps_receiving_messages_and_claims_none_is_drained(readers: Readers) -> None:
     await readers.receive(100, 104, 104, 108)
-    assert await readers.why() == ""
+    assert (await readers.why(), readers.queue.unclaimed_by_node) == ("", {READER: 8})
     await readers.receive(100 + LIMIT + 1)
     assert (await readers.why(), readers.accounts.suspended) == (FAILING, [READER])
 
@@ -88,9 +91,9 @@ async def test_node_that_claims_a_run_is_not_drained(readers: Readers) -> None:
 
 
 async def test_messages_are_not_counted_while_all_are_claimed(readers: Readers) -> None:
-    readers.needed = False
+    readers.now = RECENT_S + 1
     await readers.receive(100, 200, 300, 400)
-    readers.needed = True
+    readers.queue.record_republished_attempt()
     await readers.receive(500)
     assert (await readers.why(), readers.accounts.suspended) == ("", [])
 
