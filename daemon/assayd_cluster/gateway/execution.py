@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -49,7 +50,8 @@ class _PendingAttempt:
     """An attempt that is published and has no verdict yet. `again` is set to publish the attempt once more.
 
     `running` contains the newest run that its node has reported as running, and the monotonic time of the
-    report.
+    report. `late_looks` contains the number of looks at which each run was late; a look at which a node
+    doesn't list the run changes nothing, so that the node can't restart the count.
     """
 
     job: Job
@@ -58,6 +60,13 @@ class _PendingAttempt:
     again: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Failure | None = None
     running: tuple[int, float] = (0, 0.0)
+    began: float = field(default_factory=time.monotonic)
+    late_looks: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def longest_run_s(self) -> float:
+        """Return how long a node may keep a run of this attempt."""
+        return compute_longest_run_s(self.job.limits, trial=may_have_trial(self.job.validator))
 
     def end(self, finished: FinishedAttempt) -> None:
         if not self.ended.done():
@@ -118,8 +127,6 @@ class RemoteExecution:
         self._queue_is_empty = queue_is_empty
         self._on_republished = on_republished
         self._on_taken_back = on_taken_back
-        self._late: dict[str, int] = {}
-        """Attempts whose runs are late, with the number of looks since when."""
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
@@ -286,12 +293,12 @@ class RemoteExecution:
                 log.warning("attempt.published_again", attempt_id=attempt_id)
                 self._on_republished()
                 self.publish_again(attempt_id)
-        before, self._late = self._late, {}
         for kept in seen.kept:
             flight = self._flights.get(kept.attempt_id)
-            if flight is not None and (reason := _find_delay(kept, flight)):
-                looks = self._late[kept.attempt_id] = before.get(kept.attempt_id, 0) + 1
-                if looks >= LATE_LOOKS:
+            if flight is not None:
+                reason = _find_delay(kept, flight)
+                flight.late_looks[kept.number] = flight.late_looks[kept.number] + 1 if reason else 0
+                if flight.late_looks[kept.number] >= LATE_LOOKS:
                     await self._take_back(kept, flight, reason)
 
     async def _take_back(self, kept: KeptRun, flight: _PendingAttempt, reason: str) -> None:
@@ -307,7 +314,9 @@ class RemoteExecution:
             self._on_taken_back(reason)
             self.publish_again(kept.attempt_id)
             waited = kept.full and flight.running[0] < kept.number
-            began_s = kept.kept_s if reason == "silent" or waited else 0.0
+            # If the database's clock was set forward, the runs of all nodes are overdue at once.
+            young = time.monotonic() - flight.began < flight.longest_run_s
+            began_s = kept.kept_s if reason == "silent" or waited or young else 0.0
             await self._failing.record_kept_run(kept.node, flight.job.attempt.peer.uid, began_s=began_s)
 
 
@@ -320,6 +329,6 @@ def _find_delay(kept: KeptRun, flight: _PendingAttempt) -> str:
     number, began = flight.running
     restarted = number == kept.number == MAX_RUNS
     kept_s = time.monotonic() - began if restarted else kept.kept_s
-    if kept_s > compute_longest_run_s(flight.job.limits, trial=may_have_trial(flight.job.validator)):
+    if kept_s > flight.longest_run_s:
         return "overdue"
     return "silent" if kept.silent else ""

@@ -13,13 +13,15 @@ from collections import Counter
 from collections.abc import Callable
 
 import structlog
-from sqlalchemy import bindparam, exists, update
+from sqlalchemy import BigInteger, bindparam, exists, literal, select, update
 
 from assayd.aio import MOST
 from assayd.errors import RequestError
 from assayd.kind import Kind
 from assayd.model.run import Limits
+from assayd.store import tables
 from assayd.store.access import DatabaseAccess
+from assayd_cluster.clock import NOW
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts
 from assayd_cluster.gateway.nodes import build_accepts_work_condition
 from assayd_cluster.nodes import DrainState
@@ -44,6 +46,17 @@ _DRAIN = (
     )
     .values(drained=DrainState.BY_GATEWAY)
 )
+_RUN, _VERDICT = tables.runs.c, tables.verdicts.c
+_BROUGHT = (
+    select(literal(1))
+    .where(
+        _RUN.daemon_id == bindparam("node"),
+        _RUN.leased_at > NOW - bindparam("lasted", type_=BigInteger),
+        exists().where(_VERDICT.attempt_id == _RUN.attempt_id, _VERDICT.run_number == _RUN.run_number),
+    )
+    .limit(1)
+)
+"""Whether a node has returned the verdict of a run that it claimed in a period until now."""
 
 
 def may_have_trial(kind: Kind) -> bool:
@@ -83,8 +96,8 @@ class NodeFailureCounter:
         self._monotonic = monotonic
         self._kept: dict[str, list[tuple[float, set[int]]]] = {}
         """Failures in which a node kept runs, by node: when they were noticed, and the runs' tenants."""
-        self._lost: dict[str, Counter[int]] = {}
-        """Lost runs by tenant since the last verdict, by node."""
+        self._lost: dict[str, tuple[float, Counter[int]]] = {}
+        """When a node lost the first run since its last verdict at this gateway, and its lost runs by tenant."""
 
     def record_verdict(self, node: str) -> None:
         """Record that a node has sent a verdict."""
@@ -92,22 +105,27 @@ class NodeFailureCounter:
 
     async def record_lost_run(self, node: str, tenant: int) -> None:
         """Record that a node has lost a run of a tenant's attempt. Raises: StoreError."""
-        lost = self._lost.setdefault(node, Counter())
+        since, lost = self._lost.setdefault(node, (self._monotonic(), Counter()))
         lost[tenant] += 1
         if _has_reached_limit(MOST_LOST, lost):
             del self._lost[node]
-            await self.drain(node)
+            lasted = {"node": node, "lasted": int((self._monotonic() - since) * 1_000_000)}
+            brought = await self._access.read(lambda connection: connection.execute(_BROUGHT, lasted).scalar())
+            if brought is None:  # a node can bring its verdicts to another gateway
+                await self.drain(node)
 
     async def record_kept_run(self, node: str, tenant: int, *, began_s: float = 0.0) -> None:
         """Record that a node has kept a run of a tenant's attempt, or more runs than it may have.
 
         If this began (`began_s` seconds ago) before the node's last failure, it is part of that failure: if a
-        daemon restarts, all of its runs fail together.
+        daemon restarts, all of its runs fail together. As such failures are as far apart as they last, they
+        are remembered for longer.
 
         Raises: StoreError.
         """
         now = self._monotonic()
-        recent = [one for one in self._kept.get(node, ()) if now - one[0] <= OVERDUE_WITHIN_S]
+        within_s = OVERDUE_WITHIN_S + (MOST_OVERDUE - 1) * began_s
+        recent = [one for one in self._kept.get(node, ()) if now - one[0] <= within_s]
         if recent and now - began_s < recent[-1][0]:
             recent[-1][1].add(tenant)
         else:

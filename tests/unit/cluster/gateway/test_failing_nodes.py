@@ -152,6 +152,30 @@ async def test_node_that_loses_every_run_gets_no_more(gateway: OneGateway) -> No
     assert await whys(gateway) == {"loses": FAILING, "works": ""}
 
 
+async def test_lost_runs_do_not_count_if_another_gateway_got_a_verdict_since(gateway: OneGateway) -> None:
+    for node in ("works", "works-too"):
+        await gateway.beat(node)
+    clock = SetTime()
+    failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
+    await lose(failing, "works", MOST_LOST - 1)
+    await gateway.submit()
+    await gateway.finish_all("works", 1)
+    clock.seconds += 60
+    await lose(failing, "works", 1)
+    assert await whys(gateway) == {"works": "", "works-too": ""}
+
+
+async def test_failures_that_last_long_are_remembered_for_longer(gateway: OneGateway) -> None:
+    for node in ("captured", "works"):
+        await gateway.beat(node)
+    clock = SetTime()
+    failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
+    for tenant in islice(cycle(TENANTS), MOST_OVERDUE):
+        clock.seconds += OVERDUE_WITHIN_S
+        await failing.record_kept_run("captured", tenant, began_s=OVERDUE_WITHIN_S - 1)
+    assert await whys(gateway) == {"captured": FAILING, "works": ""}
+
+
 async def test_failures_of_one_tenant_alone_drain_no_node(gateway: OneGateway) -> None:
     for node in ("healthy", "works"):
         await gateway.beat(node)
@@ -248,6 +272,22 @@ async def test_run_of_which_nothing_is_heard_goes_to_another_node(gateway: OneGa
     assert (claimed.run, await gateway.bring("works", attempt.id, claimed)) == (2, True)
     taken_back = gateway.cluster.metrics.taken_back.labels("silent")
     assert taken_back._value.get() == gateway.cluster.readiness._queue.taken_back == 1
+
+
+async def test_node_that_stops_listing_a_run_for_a_moment_does_not_restart_the_looks(
+    gateway: OneGateway,
+) -> None:
+    for node in ("silent", "works"):
+        await gateway.beat(node)
+    attempt = await gateway.submit()
+    await gateway.claim("silent", await gateway.messages.next())
+    await watch(gateway, "silent", attempt.id, LATE_LOOKS - 1)
+    await gateway.beat("silent")
+    await gateway.cluster.execution.republish_stray_attempts()
+    await watch(gateway, "silent", attempt.id, 1)
+    taken_back = gateway.cluster.metrics.taken_back.labels("silent")
+    assert taken_back._value.get() == 1
+    await gateway.finish_all("works", 1)
 
 
 async def test_run_that_its_node_has_reported_stays_there(gateway: OneGateway) -> None:
@@ -357,8 +397,14 @@ async def test_node_that_says_whenever_it_has_a_run_that_it_is_full_is_drained(g
     assert (await whys(gateway))["captured"] == FAILING
 
 
-@pytest.mark.parametrize(("waiting", "why"), [(1, FULL), (0, FAILING)])
-async def test_overdue_runs_of_a_full_node_count_once(gateway: OneGateway, waiting: int, why: str) -> None:
+@pytest.mark.parametrize(
+    ("waiting", "passed_s", "why"),
+    [(1, 600, FULL), (0, 600, FAILING), (0, 0, "")],
+    ids=["full node", "other node", "clock of the database was set forward"],
+)
+async def test_overdue_runs_count_once_unless_the_node_kept_each(
+    gateway: OneGateway, waiting: int, passed_s: float, why: str
+) -> None:
     await gateway.beat("busy")
     attempts = []
     for number, tenant in enumerate(islice(cycle(TENANTS), MOST_OVERDUE)):
@@ -369,6 +415,8 @@ async def test_overdue_runs_of_a_full_node_count_once(gateway: OneGateway, waiti
     await gateway.beat("works")
     await gateway.beat("busy", runs=attempts, waiting=waiting)
     await let_pass(gateway, 600)
+    for attempt_id in attempts:
+        gateway.cluster.execution._flights[attempt_id].began -= passed_s
     for _ in range(LATE_LOOKS):
         await gateway.cluster.execution.republish_stray_attempts()
     await gateway.finish_all("works", MOST_OVERDUE)
