@@ -1,9 +1,11 @@
 """Which thread or process an attempt's processor time goes to, from /proc; on the OCI engine.
 
-    deploy/dev/oci.sh run python -m bench.accounting [--count 300] [--rounds 1] [--beside CHECKOUT …]
+    deploy/dev/oci.sh run python -m bench.accounting [--count 300] [--rounds 1]
+        [--executors 0 2 …] [--beside CHECKOUT …]
 
 With `--beside`, daemons of other checkouts are measured in turns with this one, so that two commits compare
-on a busy machine. Each checkout needs its environment and its images (`make images-oci`).
+on a busy machine. Each checkout needs its environment and its images (`make images-oci`). With several
+numbers of executors, this checkout is measured in turns with each of them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,17 @@ HERE = Path(__file__).parents[1]
 CONCURRENCY = 4
 WARM_UP = 1 if ROUGH else 40
 """Attempts before anything is counted: templates, caches and the pool are ready after them."""
-PARTS = ("event loop", "writer", "other threads", "analysis", "containers", "client")
+PARTS = (
+    "event loop",
+    "writer",
+    "other threads",
+    "executor loops",
+    "executor threads",
+    "analysis",
+    "containers",
+    "client",
+)
+EXECUTOR = b"assayd.wiring.executor_program"
 _TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 _OWN, _REAPED = slice(11, 13), slice(13, 15)
 """Places of processor times in ``/proc/PID/stat``, after the name."""
@@ -57,7 +69,16 @@ def look(pid: int) -> Spent:
     parts |= {"event loop": loop_ms, "writer": writer_ms, "client": time.process_time() * 1000}
     parts["other threads"] = sum(threads.values()) - loop_ms - writer_ms
     for child in processes_below(pid):
-        part = "analysis" if b"assayd.analysis.worker" in _content(child, "cmdline") else "containers"
+        command = _content(child, "cmdline")
+        if EXECUTOR in command:
+            of_executor = dict(_threads_of(child))
+            threads |= of_executor
+            loop = of_executor.get(f"event loop {child}", 0.0)
+            parts["executor loops"] += loop
+            parts["executor threads"] += sum(of_executor.values()) - loop
+            parts["containers"] += _ticks(child)[1]
+            continue
+        part = "analysis" if b"assayd.analysis.worker" in command else "containers"
         own, reaped = _ticks(child)
         parts[part] += own + reaped
         threads[f"{part} {child}"] = own
@@ -139,13 +160,20 @@ async def _warm(target: Daemon, submission: Submission) -> None:
 
 
 def accounts(
-    folder: Path, submissions: Mapping[str, Submission], count: int, checkout: Path = HERE
+    folder: Path,
+    submissions: Mapping[str, Submission],
+    count: int,
+    checkout: Path = HERE,
+    *,
+    executors: int = 0,
 ) -> dict[str, dict[str, float]]:
     """Measure submissions on a daemon of a checkout: a table by submission, and the memory at rest."""
     python = checkout / ".venv" / "bin" / "python"
     command = (str(python) if python.exists() else sys.executable, "-m", "bench.named_threads", "assayd")
     images = os.environ.get("ASSAYD_ENGINE__IMAGES_DIR") if checkout == HERE else None
     settings = {"ENGINE__KIND": "oci", "ENGINE__IMAGES_DIR": images or str(checkout / ".run" / "images")}
+    if executors:  # Older checkouts don't know the setting.
+        settings["EXECUTORS"] = str(executors)
     with daemon(folder, program=command, cwd=checkout, **settings) as target:
         tables = {"at rest": {"pss_mb": pss_mb(target.pid), "ready_s": round(target.ready_s, 2)}}
         for name, submission in submissions.items():
@@ -182,19 +210,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="how often the checkouts take turns")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="other checkouts to compare with")
     parser.add_argument(
+        "--executors", type=int, nargs="*", default=[0], help="numbers of executors to compare (default: 0)"
+    )
+    parser.add_argument(
         "--only", nargs="*", choices=sorted(ACCOUNTED), help="kinds to measure (default: all)"
     )
     arguments = parser.parse_args()
     chosen = {name: ACCOUNTED[name] for name in arguments.only or ACCOUNTED}
-    rounds: dict[Path, list[dict[str, dict[str, float]]]] = {}
+    rounds: dict[str, list[dict[str, dict[str, float]]]] = {}
+    measured = [(path.resolve(), 0) for path in arguments.beside]
+    measured += [(HERE, executors) for executors in arguments.executors]
     for number in range(arguments.rounds):
-        for checkout in (*(path.resolve() for path in arguments.beside), HERE):
+        for checkout, executors in measured:
             with tempfile.TemporaryDirectory(prefix="assayd-accounting-") as folder:
-                found = accounts(Path(folder), chosen, arguments.count, checkout)
-            rounds.setdefault(checkout, []).append(found)
-            print(f"round {number + 1}, {checkout.name}: {json.dumps(found)}", file=sys.stderr, flush=True)
-    for checkout, found_there in rounds.items():
-        print(f"\n{checkout.name}, milliseconds of processor time for each attempt\n")
+                found = accounts(Path(folder), chosen, arguments.count, checkout, executors=executors)
+            name = f"{checkout.name}, {executors} executors"
+            rounds.setdefault(name, []).append(found)
+            load = f"load {os.getloadavg()[0]:.1f}"
+            print(f"round {number + 1}, {name}, {load}: {json.dumps(found)}", file=sys.stderr, flush=True)
+    for name, found_there in rounds.items():
+        print(f"\n{name}, milliseconds of processor time for each attempt\n")
         print(table(medians(found_there)))
 
 

@@ -123,6 +123,11 @@ class FairSemaphore:
         self._held: Counter[tuple[int, str]] = Counter()
         self._waiting: FairQueue[_Waiter] = FairQueue()
 
+    @property
+    def is_contended(self) -> bool:
+        """Return whether a caller might have to wait for a slot."""
+        return self._free <= self._reserved or bool(self._waiting)
+
     @asynccontextmanager
     async def hold(self, user: int, flow: str, key: str) -> AsyncIterator[None]:
         """Hold a slot while the body runs. The key must not already be waiting."""

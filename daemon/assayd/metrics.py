@@ -6,9 +6,9 @@ taken from closed sets only, so that a submission can't create a new time series
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,6 +18,8 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
 
 from assayd import __version__
 
@@ -37,11 +39,70 @@ def get_labelled_series(metric: _Metric, *labels: str) -> _Metric:
     return metric.labels(*labels)
 
 
+SampleKey = tuple[str, str, tuple[tuple[str, str], ...]]
+"""The name of a metric, the name of one of its samples, and the sample's labels."""
+Samples = Mapping[SampleKey, float]
+"""Values of time series."""
+_GAUGES = frozenset({"assayd_containers", "assayd_idle_containers", "assayd_refill_seconds"})
+_OF_EXECUTORS = _GAUGES | {
+    f"assayd_{name}"
+    for name in ("engine_call_duration_seconds", "engine_errors", "egress_accesses", "egress_bytes")
+}
+"""The metrics that executors send to the daemon, since only they know the values."""
+_MOST = "assayd_refill_seconds"
+"""The metric of which the maximum is shown; of other metrics, the sum is shown."""
+
+
+def combine_samples(*parts: Samples) -> dict[SampleKey, float]:
+    """Return the values of several processes as those of one."""
+    combined: dict[SampleKey, float] = {}
+    for part in parts:
+        for key, value in part.items():
+            before = combined.get(key, 0.0)
+            combined[key] = max(before, value) if key[0] == _MOST else before + value
+    return combined
+
+
+def remove_gauges(samples: Samples) -> Samples:
+    """Return the values that stay valid after their process has ended."""
+    return {key: value for key, value in samples.items() if key[0] not in _GAUGES}
+
+
+class _Combined:
+    """A registry whose values are combined with those of executors."""
+
+    def __init__(self, registry: CollectorRegistry, others: Samples) -> None:
+        self._registry = registry
+        self._others = others
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            others = {key: value for key, value in self._others.items() if key[0] == metric.name}
+            if others:
+                combined = combine_samples(_read_samples(metric), others)
+                metric.samples = [
+                    Sample(name, dict(labels), value) for (_, name, labels), value in combined.items()
+                ]
+            yield metric
+
+
+def _read_samples(metric: Metric) -> Samples:
+    return {
+        (metric.name, one.name, tuple(one.labels.items())): one.value
+        for one in metric.samples
+        if not one.name.endswith("_created")
+    }
+
+
 class Metrics:
-    """All metrics of one daemon in one registry."""
+    """All metrics of one daemon in one registry.
+
+    `others` returns the values of other processes, which are added to the rendered ones.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.others: Callable[[], Samples] = dict
         ProcessCollector(namespace="assayd", registry=self.registry)
         self._create_gauge("build_info", "Version of the running daemon.", "version").labels(__version__).set(
             1
@@ -170,7 +231,12 @@ class Metrics:
 
     def render_metrics(self) -> bytes:
         """Return all values in the Prometheus text format."""
-        return generate_latest(self.registry)
+        return generate_latest(cast("CollectorRegistry", _Combined(self.registry, self.others())))
+
+    def collect_for_daemon(self) -> Samples:
+        """Return an executor's values that the daemon adds to its own."""
+        metrics = [metric for metric in self.registry.collect() if metric.name in _OF_EXECUTORS]
+        return combine_samples(*map(_read_samples, metrics))
 
     def _create_counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"assayd_{name}", text, labels, registry=self.registry)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
-from assayd.ports.artifacts import ATTESTATION
+from assayd.model.attempt import ATTESTATION
 from assayd_attestation.envelope import (
     BATCH_TYPE,
     MAX_BYTES,

@@ -51,7 +51,18 @@ from assayd_pipeline.facts import (
     iter_result_findings,
     read_file_facts,
 )
-from assayd_pipeline.generating import BOTH, PipelineContext, instructions, usual
+from assayd_pipeline.generating import (
+    BOTH,
+    PipelineContext,
+    describe_tables,
+    find_faulty_step,
+    find_faulty_types,
+    instructions,
+    iter_fix_context,
+    iter_numbered_steps,
+    normalize_step,
+    usual,
+)
 from assayd_pipeline.ignored import MOST_IN_RUN, iter_ignored_errors
 from assayd_pipeline.judging import (
     BASH,
@@ -62,14 +73,6 @@ from assayd_pipeline.judging import (
     judge_step,
 )
 from assayd_pipeline.payload import SAMPLES, Database, PipelinePayload, Step, compute_steps_digest
-from assayd_pipeline.repair import (
-    describe_tables,
-    find_faulty_step,
-    find_faulty_types,
-    iter_fix_context,
-    iter_numbered_steps,
-    normalize_step,
-)
 from assayd_pipeline.shell.parse.resolve import TOOLS
 from assayd_pipeline.shell.parse.source import normalize_script
 from assayd_pipeline.sql_hints import (

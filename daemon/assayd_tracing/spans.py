@@ -91,9 +91,11 @@ class OtelSpan:
         self._began_ns = began_ns
         self.context = _to_trace_context(span.get_span_context())
 
-    def begin_child(self, name: str, **attributes: Attribute) -> Span:
+    def begin_child(self, name: str, ago_s: float = 0.0, /, **attributes: Attribute) -> Span:
         """Begin a child span for a step within this span."""
-        return self._start_child(name, time_ns(), attributes) if self._span.is_recording() else self
+        if not self._span.is_recording():
+            return self
+        return self._start_child(name, time_ns() - int(ago_s * _SECOND_NS), attributes)
 
     def add_finished_child(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
@@ -106,7 +108,7 @@ class OtelSpan:
         began_ns = max(began_ns, self._began_ns)
         self._start_child(name, began_ns, attributes)._end_at(max(began_ns, ended_ns))
 
-    def end(self, error: str | None = None, **attributes: Attribute) -> None:
+    def end(self, error: str | None = None, ago_s: float = 0.0, /, **attributes: Attribute) -> None:
         """End the span; if a code is passed, record an internal error with this code."""
         if not self._span.is_recording():
             return
@@ -114,7 +116,7 @@ class OtelSpan:
             self._span.set_attribute("error.type", error)
             self._span.set_status(Status(StatusCode.ERROR))
         self._span.set_attributes(_prefix_attributes(attributes))
-        self._end_at(None)
+        self._end_at(time_ns() - int(ago_s * _SECOND_NS))
 
     def _start_child(self, name: str, began_ns: int, attributes: Mapping[str, Attribute]) -> OtelSpan:
         span = self._tracer.start_span(

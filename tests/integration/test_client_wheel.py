@@ -35,7 +35,7 @@ def names_of(project: Path) -> set[str]:
     return {modules.get(name, name.replace("-", "_")) for name in names}
 
 
-MOST_LINES = 23_900
+MOST_LINES = 23_700
 NEEDS_DAEMON = {
     "assayd_client.cli.policy",
     "assayd_client.cli.own_user",

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from assayd.model.attempt import ATTESTATION
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
-from assayd.ports.artifacts import ATTESTATION, ConcludedAttempt
+from assayd.ports.artifacts import ConcludedAttempt
 from assayd_attestation import keys
 from assayd_attestation.statement import FileSigner, SignerIdentity, SigningAttester
 from support.stores.stored_attempts import Make

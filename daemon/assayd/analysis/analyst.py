@@ -40,7 +40,7 @@ from assayd.analysis.messages import (
     WorkerAnswer,
     remember_policy,
 )
-from assayd.analysis.processes import WorkerParent, WorkerProcess
+from assayd.analysis.processes import WorkerParents, WorkerProcess
 from assayd.errors import AssaydError
 from assayd.fair_queue import FairSemaphore
 from assayd.guest import frames
@@ -134,17 +134,13 @@ class Analyst:
     ) -> None:
         self._on_lost = on_lost
         self._limits = limits
-        self._enabled = tuple(enabled)
-        self._tables = json.dumps(
-            {kind: [str(one.absolute()) for one in some] for kind, some in tables.items()}
-        )
+        named = json.dumps({kind: [str(one.absolute()) for one in some] for kind, some in tables.items()})
+        arguments = (str(limits.memory_bytes), str(limits.cpu_s), named, *enabled)
+        self._parents = WorkerParents("assayd.analysis.worker", arguments)
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
         self._turns = FairSemaphore(limits.workers, reserve_from=2)
         self._numbers = count()
         self.alive: set[_Worker] = set()
-        self._parents: list[WorkerParent] = []
-        """The last one forks; others have workers that are still at work."""
-        self._starting = asyncio.Lock()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Analyst]:
@@ -163,11 +159,11 @@ class Analyst:
         Raises: AssaydError.
         """
         try:
-            await self._ensure_parent()
+            await self._parents.ensure()
             yield self
         finally:
             await asyncio.gather(*(self._end_worker(w) for w in list(self.alive)))
-            await asyncio.gather(*(parent.close() for parent in self._parents))
+            await self._parents.close()
 
     async def start_workers(self) -> None:
         """Start all workers, and wait until they are ready. Raises: AssaydError."""
@@ -313,30 +309,14 @@ class Analyst:
             return None
 
     async def _start(self) -> _Worker:
-        parent = await self._ensure_parent()
-        started = await parent.fork()
-        worker = _Worker(started.process, started.writer, started.reader)
+        started = await self._parents.fork()
+        reader, writer = await asyncio.open_unix_connection(sock=started.stream)
+        worker = _Worker(started.process, writer, reader)
         self.alive.add(worker)
         async for header, _ in worker.frames():
             if header["type"] == "ready":
                 return worker
         raise AssaydError("analysis.unavailable", "the analysis worker didn't start")
-
-    async def _ensure_parent(self) -> WorkerParent:
-        """Return the process that forks workers; start it if it isn't running. Raises: AssaydError."""
-        limits = self._limits
-        async with self._starting:
-            if self._parents and not self._parents[-1].retired:
-                return self._parents[-1]
-            for parent in [each for each in self._parents if each.is_done]:
-                self._parents.remove(parent)
-                await parent.close()
-            arguments = (str(limits.memory_bytes), str(limits.cpu_s), self._tables, *self._enabled)
-            try:
-                self._parents.append(await WorkerParent.start(arguments))
-            except OSError as problem:
-                raise AssaydError("analysis.unavailable", "can't start an analysis worker") from problem
-            return self._parents[-1]
 
     async def _end_worker(self, worker: _Worker | None) -> None:
         if worker is None or worker not in self.alive:

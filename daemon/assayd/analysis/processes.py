@@ -57,8 +57,7 @@ class StartedWorker:
     """A forked worker, together with its stream."""
 
     process: WorkerProcess
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    stream: socket.socket
 
 
 class WorkerParent:
@@ -76,12 +75,12 @@ class WorkerParent:
         self._loop.add_reader(control, self._receive_message)
 
     @classmethod
-    async def start(cls, arguments: Sequence[str]) -> WorkerParent:
-        """Start the program `assayd.analysis.worker`. Raises: OSError."""
+    async def start(cls, module: str, arguments: Sequence[str]) -> WorkerParent:
+        """Start a module as a program that calls `fork_on_request`. Raises: OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                command = (sys.executable, "-P", "-m", "assayd.analysis.worker", *arguments)
+                command = (sys.executable, "-P", "-m", module, *arguments)
                 process = await asyncio.create_subprocess_exec(
                     *command, stdin=theirs.fileno(), stdout=DEVNULL
                 )
@@ -101,14 +100,14 @@ class WorkerParent:
                 socket.send_fds(self._control, [REQUEST], [theirs.fileno()])
             self._asked.append(forked)
             process = await forked
-            reader, writer = await asyncio.open_unix_connection(sock=ours)
         except OSError as problem:
             ours.close()
             raise _unavailable_error() from problem
         except BaseException:
             ours.close()
             raise
-        return StartedWorker(process=process, reader=reader, writer=writer)
+        ours.setblocking(False)
+        return StartedWorker(process=process, stream=ours)
 
     @property
     def is_done(self) -> bool:
@@ -163,6 +162,43 @@ class WorkerParent:
                 process.kill()
             process.end(_ORPHANED)
         self._running.clear()
+
+
+class WorkerParents:
+    """The process that forks workers, and retired ones whose workers are still at work.
+
+    Args:
+        module: the program; see `WorkerParent.start`.
+        arguments: the program's arguments.
+    """
+
+    def __init__(self, module: str, arguments: Sequence[str]) -> None:
+        self._module = module
+        self._arguments = arguments
+        self._parents: list[WorkerParent] = []
+        self._starting = asyncio.Lock()
+
+    async def fork(self) -> StartedWorker:
+        """Fork a worker and return it. Raises: AssaydError ``analysis.unavailable``."""
+        return await (await self.ensure()).fork()
+
+    async def ensure(self) -> WorkerParent:
+        """Return the process that forks workers; start it if it isn't running. Raises: AssaydError."""
+        async with self._starting:
+            if self._parents and not self._parents[-1].retired:
+                return self._parents[-1]
+            for parent in [each for each in self._parents if each.is_done]:
+                self._parents.remove(parent)
+                await parent.close()
+            try:
+                self._parents.append(await WorkerParent.start(self._module, self._arguments))
+            except OSError as problem:
+                raise _unavailable_error() from problem
+            return self._parents[-1]
+
+    async def close(self) -> None:
+        """End all parents; their workers exit when their streams are closed."""
+        await asyncio.gather(*(parent.close() for parent in self._parents))
 
 
 def _unavailable_error() -> AssaydError:

@@ -33,7 +33,15 @@ from assayd.documents.submission import find_checked_texts
 from assayd.errors import AssaydError, StoreError
 from assayd.fair_queue import FairSemaphore
 from assayd.findings.retry_context import PASSED
-from assayd.model.attempt import Attempt, Bundle, Failure, State, find_replaced_location, format_timestamp
+from assayd.model.attempt import (
+    ATTESTATION,
+    Attempt,
+    Bundle,
+    Failure,
+    State,
+    find_replaced_location,
+    format_timestamp,
+)
 from assayd.model.finding import Finding
 from assayd.model.merge import (
     JudgedRun,
@@ -48,7 +56,6 @@ from assayd.model.records import AttemptEvent
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
 from assayd.ports.artifacts import (
-    ATTESTATION,
     ArtifactStore,
     Attester,
     BundleAttachments,

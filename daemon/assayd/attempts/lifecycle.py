@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 from pydantic import BaseModel
@@ -29,14 +29,13 @@ from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.finding import has_errors
 from assayd.model.merge import CANCELLED, JudgedRun, apply_quality_levels, apply_reporting_mode
-from assayd.model.policy import ExecutionPolicy, NetworkMode
+from assayd.model.policy import NetworkMode
 from assayd.model.records import AttemptRun
 from assayd.model.report import Judgement, StageReport
 from assayd.model.run import Cause, RunResult, RunSpec
 from assayd.ports.clock import Clock
 from assayd.ports.tracing import Span
 from assayd.sandbox.sandbox import Lease, Sandbox
-from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
@@ -47,15 +46,29 @@ LEASE_RETRY_DELAY_S = 0.5
 LEASE_S = 300.0
 """How long a journalled lease is good for; recovery does not wait for it, other hosts would."""
 
-RequireImage = Callable[[Kind, ExecutionPolicy, RunSpec], Awaitable[None]]
+RunStaticStages = Callable[[Job], Awaitable[CheckedSubmission]]
+"""Checks the submission of an attempt. Raises: AssaydError, TimeoutError."""
+
+RequireImage = Callable[[Job, RunSpec], Awaitable[None]]
 """Sees that a kind may run in the image that a policy names. Raises: EngineError."""
+
+RunElsewhere = Callable[[Job, CheckedSubmission], Awaitable[FinishedAttempt]]
+"""Runs an attempt that has passed its static stages in another process. Raises: AssaydError, TimeoutError."""
 
 AddHints = Callable[[Kind, Judgement], Awaitable[Judgement]]
 """Returns a judgement with what other images would help with."""
 
 
-async def accept_any_image(validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
+async def accept_any_image(job: Job, spec: RunSpec) -> None:
     """Accept every image; this is the default if images aren't tested."""
+
+
+class RunJournal(Protocol):
+    """A journal of runs, which is written before any submitted code is sent to a container."""
+
+    async def lease(self, run: AttemptRun) -> None:
+        """Record a run and its container durably. Raises: StoreError."""
+        ...
 
 
 async def return_judgement_unchanged(validator: Kind, judgement: Judgement) -> Judgement:
@@ -65,17 +78,17 @@ async def return_judgement_unchanged(validator: Kind, judgement: Judgement) -> J
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalExecution:
-    """An executor of attempts in containers of this host. It implements `execution.AttemptRunner`.
+    """An executor of attempts in containers of this host.
 
-    An attempt holds one of the `slots` while it has a container. If a lease fails, the attempt waits for
-    the engine for at most `retry_window_s` seconds.
+    `run_static_stages` checks a submission. An attempt holds one of the `slots` while it has a container.
+    If a lease fails, the attempt waits for the engine for at most `retry_window_s` seconds. If
+    `run_elsewhere` is set, it runs the attempts that have passed their static stages.
     """
 
-    analyst: Analyst
+    run_static_stages: RunStaticStages
     sandbox: Sandbox
-    jobs: DatabaseJobStore
+    jobs: RunJournal
     conclusion: ConclusionWriter
-    verdicts: VerdictRecorder
     clock: Clock
     slots: FairSemaphore
     daemon_id: str
@@ -84,13 +97,7 @@ class LocalExecution:
     max_runs: int = MAX_RUNS
     require_image: RequireImage = accept_any_image
     add_hints: AddHints = return_judgement_unchanged
-
-    async def __call__(self, job: Job) -> FinishedAttempt:
-        """Run an attempt, and record its verdict."""
-        with self.sandbox.pool.attempt():
-            finished = await self.run(job)
-            with job.trace_step("record"):
-                return await self.verdicts.record(finished, job.timings_s)
+    run_elsewhere: RunElsewhere | None = None
 
     async def run(self, job: Job) -> FinishedAttempt:
         """Process an attempt from its submission to its bundle; the caller records the verdict.
@@ -101,13 +108,17 @@ class LocalExecution:
         ran: JudgedRun | None = None
         failure: Failure | None = None
         try:
-            self._refuse_further_run(job)
-            checked = await self._run_static_stages(job)
+            self.refuse_further_run(job)
+            checked = await self.run_static_stages(job)
             static = checked.stages
             job.prepared = checked.payload
+            if self.run_elsewhere is not None and not checked.failed:
+                return await self.run_elsewhere(job, checked)
             spec = _plan_run(job, checked)
             ran = await self._run_plan(job, spec, checked.payload) if spec is not None else None
             failure = _find_lost_run_failure(ran)
+        except AttemptAbandonedError:
+            raise
         except TimeoutError:
             failure = _build_timeout_failure(job)
         except AssaydError as trouble:
@@ -138,25 +149,12 @@ class LocalExecution:
     def _has_used_all_runs(self, job: Job) -> bool:
         return job.attempt.run_number >= min(self.max_runs, job.attempt.max_runs or self.max_runs)
 
-    def _refuse_further_run(self, job: Job) -> None:
+    def refuse_further_run(self, job: Job) -> None:
+        """Raise AssaydError ``attempt.interrupted`` if the attempt can't have another run."""
         if self._has_used_all_runs(job):
             times = "twice" if job.attempt.run_number > 1 else "once"
             message = f"The attempt was interrupted {times} by internal failures."
             raise AssaydError("attempt.interrupted", message)
-
-    async def _run_static_stages(self, job: Job) -> CheckedSubmission:
-        """Run the static stages in an analysis worker."""
-        if job.attempt.state is not State.CHECKING:
-            job.change_state(State.CHECKING)
-        with job.measure_step(self.clock, "static") as span:
-            async with job.deadline.scope():
-                checked = await self.analyst.check(
-                    job.validator, job.submission.payload, job.policy, flow=job.attempt.flow
-                )
-            _add_stage_spans(span, checked.stages)
-        for stage in checked.stages:
-            job.publish_stage(stage)
-        return checked
 
     async def _run_plan(self, job: Job, spec: RunSpec, payload: BaseModel) -> JudgedRun:
         """Run the plan in a container; repeat a run that was lost because of an internal error.
@@ -211,7 +209,7 @@ class LocalExecution:
         async with AsyncExitStack() as held:
             with job.measure_step(self.clock, "lease"):
                 async with job.deadline.scope():
-                    await self.require_image(job.validator, job.policy, spec)
+                    await self.require_image(job, spec)
                     await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
                     lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
             yield lease
@@ -287,6 +285,43 @@ class LocalExecution:
             if is_large_result(result)
             else function()
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticStages:
+    """The static stages of attempts, which run in analysis workers. It implements `RunStaticStages`."""
+
+    analyst: Analyst
+    clock: Clock
+
+    async def __call__(self, job: Job) -> CheckedSubmission:
+        """Run the static stages in an analysis worker, and publish their results."""
+        if job.attempt.state is not State.CHECKING:
+            job.change_state(State.CHECKING)
+        with job.measure_step(self.clock, "static") as span:
+            async with job.deadline.scope():
+                checked = await self.analyst.check(
+                    job.validator, job.submission.payload, job.policy, flow=job.attempt.flow
+                )
+            _add_stage_spans(span, checked.stages)
+        for stage in checked.stages:
+            job.publish_stage(stage)
+        return checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedExecution:
+    """An execution that records the verdicts. It implements `execution.RunAttempt`."""
+
+    local: LocalExecution
+    verdicts: VerdictRecorder
+
+    async def __call__(self, job: Job) -> FinishedAttempt:
+        """Run an attempt, and record its verdict."""
+        with self.local.sandbox.pool.attempt():
+            finished = await self.local.run(job)
+            with job.trace_step("record"):
+                return await self.verdicts.record(finished, job.timings_s)
 
 
 def _raise_if_abandoned(job: Job, ran: JudgedRun | None, failure: Failure | None) -> None:

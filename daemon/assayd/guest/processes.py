@@ -1,8 +1,21 @@
-"""Manages all processes below the runner: reaps, counts and kills them.
+"""All processes below the runner: reaps, counts, kills and measures them.
+
+Manages all processes below the runner: reaps, counts and kills them.
 
 If the runner is PID 1 of a container, these are all other processes in its namespace. Otherwise (in tests),
 the runner is a subreaper and finds its descendants in `/proc`, so that it kills the same processes and no
 others.
+
+Measures what a unit uses: counters of the container, run time of tasks, and the unit's own clock.
+
+A unit times out when its CPU time, or the elapsed time without its run-queue delay, reaches the limit.
+Run-queue delay is the time in which its tasks could have run but waited for a processor. After three times
+the limit, a unit times out in any case. Therefore, a unit that sleeps ends at its limit, while a program on
+a busy host still gets its full CPU time.
+
+The kernel reports the run-queue delay of each task until the task ends. It is therefore read
+periodically. This also detects tasks that are currently waiting, and accounts for tasks that start and end
+between two readings. If the kernel doesn't report the delay, no time counts as waiting.
 """
 
 from __future__ import annotations
@@ -12,16 +25,307 @@ import time
 
 from . import kernel
 from .substitutes import Value, suppress
-from .usage import read_cpu_time_s, read_tasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from functools import partial
+    from typing import Protocol
 
-    from .usage import Cgroup, KernelTask
+    class UnitTasks(Protocol):
+        """The tasks of a unit, and their CPU time."""
+
+        def tasks(self) -> Iterable[KernelTask]:
+            """Return the current tasks."""
+            ...
+
+        def used_s(self) -> float:
+            """Return a CPU time in seconds that increases only while the unit uses CPU time."""
+            ...
 else:
     import _signal as signal
+    from _functools import partial
+
+ROOT = "/sys/fs/cgroup"
+
+
+class Counters(Value):
+    """Counters that only increase; the usage of a unit is the difference between two readings."""
+
+    oom_kills: int
+    pids_refused: int
+
+
+class Cgroup:
+    """The container's control group, version 1 or 2; values are 0 if the files don't exist.
+
+    The files are opened once and read repeatedly, twice per unit.
+    """
+
+    def __init__(self, root: str = ROOT) -> None:
+        if os.path.exists(f"{root}/cgroup.controllers"):
+            self.version = 2
+            names = ("memory.events", "pids.events", "memory.current", "memory.peak")
+            self._cpu = _open_or_none(f"{root}/cpu.stat")
+        else:
+            memory = (
+                "memory/memory.oom_control",
+                "memory/memory.usage_in_bytes",
+                "memory/memory.max_usage_in_bytes",
+            )
+            names = (memory[0], "pids/pids.events", *memory[1:])
+            self.version = 1 if os.path.exists(f"{root}/memory/memory.usage_in_bytes") else 0
+            self._cpu = _open_or_none(f"{root}/cpuacct/cpuacct.usage") or _open_or_none(
+                f"{root}/cpu,cpuacct/cpuacct.usage"
+            )
+        self._oom, self._pids, self._current, self._peak = (_open_or_none(f"{root}/{name}") for name in names)
+
+    def read_counters(self) -> Counters:
+        """Return the current values of both counters."""
+        return Counters(
+            oom_kills=_read_field(self._oom, b"oom_kill"), pids_refused=_read_field(self._pids, b"max")
+        )
+
+    def cpu_s(self) -> float | None:
+        """Return the CPU time in seconds of all processes ever in the group; None if it isn't counted."""
+        if self.version == 2:
+            used_s = _read_field(self._cpu, b"usage_usec") * 1e-6
+        else:
+            used_s = _parse_number(_read_file(self._cpu)) * 1e-9
+        return used_s or None
+
+    def memory_bytes(self) -> int:
+        """Return the number of bytes of memory currently charged to the group."""
+        return _parse_number(_read_file(self._current))
+
+    def peak_memory_bytes(self) -> int:
+        """Return the peak number of bytes of memory charged to the group."""
+        return _parse_number(_read_file(self._peak))
+
+
+def _open_or_none(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _read_file(descriptor: int | None) -> bytes:
+    if descriptor is None:
+        return b""
+    try:
+        return os.pread(descriptor, 4096, 0)
+    except OSError:
+        return b""
+
+
+def _read_field(descriptor: int | None, name: bytes) -> int:
+    for line in _read_file(descriptor).splitlines():
+        key, _, value = line.partition(b" ")
+        if key == name:
+            return _parse_number(value)
+    return 0
+
+
+def _parse_number(text: bytes) -> int:
+    text = text.strip()
+    return int(text) if text.isdigit() else 0
+
+
+_NS = 1e-9
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_STATE, _TIMES = 0, slice(11, 15)
+
+
+class KernelTask(Value):
+    """The scheduling data of one task from ``/proc/PID/task/TID/schedstat``.
+
+    The kernel updates `waited_s` at the end of each wait. `slices` counts how often the task was scheduled.
+    `is_runnable` is true if the task is running or waiting for a processor.
+    """
+
+    pid: int
+    tid: int
+    ran_s: float
+    waited_s: float
+    slices: int
+    is_runnable: Callable[[], bool]
+
+
+class RunQueueDelayMeter:
+    """A measurement of the run-queue delay of the first thread of this process."""
+
+    def __init__(self) -> None:
+        self._before_s = 0.0
+        self._file: int | None = None
+        with suppress(FileNotFoundError):  # a kernel without these figures
+            self._file = os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        self.measure_delay_s()
+
+    def measure_delay_s(self) -> float:
+        """Return the run-queue delay since the last call, in seconds."""
+        waited_s = 0.0 if self._file is None else int(os.pread(self._file, 128, 0).split()[1]) * _NS
+        passed_s, self._before_s = waited_s - self._before_s, waited_s
+        return max(passed_s, 0.0)
+
+
+def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
+    """Yield the tasks of processes; yield nothing if the kernel provides no statistics."""
+    for pid in pids:
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/task"):
+                with suppress(OSError, ValueError):
+                    yield _read_task(pid, int(name))
+
+
+def read_first_task(pid: int) -> Iterator[KernelTask]:
+    """Yield only the first task of a process; yield nothing if the kernel provides no statistics."""
+    with suppress(OSError, ValueError):
+        yield _read_task(pid, pid)
+
+
+def read_cpu_time_s(pids: Iterable[int]) -> float:
+    """Return the processor time, in seconds, of processes and of their reaped children."""
+    ticks = 0
+    for pid in pids:
+        ticks += sum(map(int, _read_stat_fields(f"/proc/{pid}/stat")[_TIMES]))
+    return ticks * _TICK_S
+
+
+def _read_task(pid: int, tid: int) -> KernelTask:
+    ran, waited, slices = map(int, _read_small_file(f"/proc/{pid}/task/{tid}/schedstat").split())
+    return KernelTask(
+        pid=pid,
+        tid=tid,
+        ran_s=ran * _NS,
+        waited_s=waited * _NS,
+        slices=slices,
+        is_runnable=partial(_is_runnable, pid, tid),
+    )
+
+
+def _is_runnable(pid: int, tid: int) -> bool:
+    return _read_stat_fields(f"/proc/{pid}/task/{tid}/stat")[_STATE : _STATE + 1] == [b"R"]
+
+
+def _read_stat_fields(path: str) -> list[bytes]:
+    """Return the fields of a stat file, beginning with the state, or no fields if the task has ended."""
+    with suppress(OSError):
+        # The name in parentheses is the process's own choice; the last one closes it.
+        return _read_small_file(path).rpartition(b")")[2].split()
+    return []
+
+
+def _read_small_file(path: str) -> bytes:
+    """Read a small file without a file object, which would write to more shared memory pages."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 1024)
+    finally:
+        os.close(descriptor)
+
+
+MOST = 3.0
+"""A unit is over after so many times its limit, whatever it waited for."""
+LOOK_S = 0.05
+"""How often tasks are looked at."""
+_COST = 20
+"""Looks take no more than one part in so many of the time."""
+_MAX_OWED_S = 0.1
+
+
+class UnitClock:
+    """The clock of one unit; it starts when it is created.
+
+    The attributes have their values at the last reading: `used_s` is the CPU time of all processes of the
+    unit; `starved_s` is the time in which the unit could have run, but no processor was free for the unit
+    or for the runner that reads its output.
+
+    Args:
+        limit_s: the CPU time that the unit may use.
+        below: the processes that the unit started.
+        kept_s: returns the seconds since the last call for which the unit waited for the runner while the
+            runner waited for a processor.
+        now: returns the monotonic time.
+        tasks: the tasks that the unit has started so far.
+    """
+
+    def __init__(
+        self,
+        limit_s: float,
+        below: UnitTasks,
+        kept_s: Callable[[], float] = lambda: 0.0,
+        now: Callable[[], float] = time.monotonic,
+        tasks: Iterable[KernelTask] | None = None,
+    ) -> None:
+        self._limit_s = limit_s
+        self._below = below
+        self._kept_s = kept_s
+        self._now = now
+        known = below.tasks() if tasks is None else tasks
+        self._seen = {(task.pid, task.tid): task for task in known}
+        self._ahead: dict[tuple[int, int], float] = {}
+        self._used_before_s = below.used_s()
+        self._began = self._looked = now()
+        self._next_look = self._began + LOOK_S
+        self._owed_s = 0.0
+        self.used_s = self.starved_s = 0.0
+
+    def next_check_at(self) -> float:
+        """Return the monotonic time of the next check: the next reading, or when the unit may time out."""
+        return min(self._next_look, self._expires_at())
+
+    def is_over(self) -> bool:
+        """Return whether the unit has timed out. Take a reading if it is due, or the time may be up."""
+        if self._now() < self.next_check_at():
+            return False
+        self.take_reading()
+        return self.used_s >= self._limit_s or self._looked >= self._expires_at()
+
+    def take_reading(self) -> None:
+        """Take a reading, and add the times since the last one."""
+        now = self._now()
+        passed_s = now - self._looked
+        used_s = max(self._below.used_s() - self._used_before_s, self.used_s)
+        idle_s = max(passed_s - (used_s - self.used_s), 0.0)
+        self._owed_s += self._measure_wait_s(passed_s) + self._kept_s()
+        starved_s = min(self._owed_s, idle_s)
+        # Late measurements are corrected, but several tasks that wait at once don't accumulate credit.
+        self._owed_s = min(self._owed_s - starved_s, _MAX_OWED_S)
+        self.used_s, self._looked = used_s, now
+        self.starved_s += starved_s
+        self._next_look = now + max(LOOK_S, _COST * (self._now() - now))
+
+    def _expires_at(self) -> float:
+        return self._began + min(self._limit_s + self.starved_s, MOST * self._limit_s)
+
+    def _measure_wait_s(self, passed_s: float) -> float:
+        """Return the run-queue delay of all tasks since the last reading in seconds."""
+        before, ahead = self._seen, self._ahead
+        self._seen, self._ahead = {}, {}
+        waited_s = 0.0
+        for task in self._below.tasks():
+            at = task.pid, task.tid
+            self._seen[at] = task
+            waited_s += self._measure_task_wait_s(task, before.get(at), ahead.get(at, 0.0), passed_s)
+        return waited_s
+
+    def _measure_task_wait_s(
+        self, task: KernelTask, before: KernelTask | None, ahead_s: float, passed_s: float
+    ) -> float:
+        """Return one task's run-queue delay; `ahead_s` of it was counted before the kernel reported it."""
+        if before is None:
+            # Similar tasks that came and went between two samples left no trace, so this one represents them.
+            return passed_s if task.is_runnable() else min(task.waited_s, passed_s)
+        told_s = task.waited_s - before.waited_s
+        stood_still = (task.slices, task.ran_s) == (before.slices, before.ran_s)
+        waits = stood_still and task.is_runnable()
+        found_s = passed_s if waits else max(told_s - ahead_s, 0.0)
+        if (left_s := ahead_s + found_s - told_s) > 0:
+            self._ahead[task.pid, task.tid] = left_s
+        return found_s
+
 
 _REAP_LIMIT_S = 20.0
 _REAP_TURN_S = 0.02

@@ -14,7 +14,13 @@ import time
 
 from . import kernel
 from .frames import PROTOCOL, FrameDecoder, FrameError, encode_frame
-from .processes import DescendantProcesses, ProcessesRemainError, UnconfinedChildError
+from .processes import (
+    Cgroup,
+    DescendantProcesses,
+    ProcessesRemainError,
+    RunQueueDelayMeter,
+    UnconfinedChildError,
+)
 from .programs import PROGRAMS, load_programs
 from .requests import InvalidRequest, get, get_strings, parse_unit_request, read_attempt
 from .startup import (
@@ -31,7 +37,6 @@ from .startup import (
 )
 from .substitutes import HANG_UP, READ, Selector, suppress
 from .unit import RunnerContext
-from .usage import Cgroup, RunQueueDelayMeter
 from .workdir import WorkDirectory, WorkDirectoryNotEmptiedError
 
 TYPE_CHECKING = False

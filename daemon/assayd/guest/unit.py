@@ -14,9 +14,9 @@ import time
 from itertools import chain
 
 from . import child
+from .processes import UnitClock, read_first_task
 from .streams import UnitStreams
 from .substitutes import Value, suppress
-from .usage import UnitClock, read_first_task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,13 +25,12 @@ if TYPE_CHECKING:
     from .apart import TestSession
     from .frames import Header
     from .nursery import SolutionForkServer, SolutionPipes
-    from .processes import DescendantProcesses, ReapedProcess
+    from .processes import Cgroup, Counters, DescendantProcesses, ReapedProcess, RunQueueDelayMeter
     from .programs import UnitProgram
     from .relay import GuestRelay
     from .requests import GuestLimits, UnitRequest
     from .streams import Send
     from .substitutes import Selector
-    from .usage import Cgroup, Counters, RunQueueDelayMeter
     from .workdir import WorkDirectory
 
     OnDead = Callable[[bool], str | None]

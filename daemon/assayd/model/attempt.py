@@ -157,6 +157,9 @@ def compute_disk_bytes(artifacts: Iterable[Artifact]) -> int:
 SECOND_RUN = ".run2"
 """The suffix of the location of an attempt's second bundle."""
 
+ATTESTATION = "attestation.json"
+"""The file name of the attestation in a bundle."""
+
 
 def find_replaced_location(location: str) -> str | None:
     """Return the location of the first bundle that a second bundle replaces, or None for a first bundle."""

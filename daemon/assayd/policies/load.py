@@ -9,7 +9,7 @@ rejected instead (`override`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,6 +92,8 @@ class PolicySet:
         self._origins: dict[str, Origins] = {}
         self.reload_problem = ""
         """The reason why the last `reload` failed, in which case the earlier profiles stay in use."""
+        self.on_reload: Callable[[], None] = lambda: None
+        """Called after each successful reload."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -166,6 +168,7 @@ class PolicySet:
             self.reload_problem = error.message
             raise
         self.reload_problem = ""
+        self.on_reload()
 
     def _load(self) -> None:
         paths = find_profile_paths(self._folders)

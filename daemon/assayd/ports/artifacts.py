@@ -63,10 +63,6 @@ class ArtifactStore(Protocol):
         ...
 
 
-ATTESTATION = "attestation.json"
-"""The file name of the attestation in a bundle."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcludedAttempt:
     """A finished attempt, before its bundle is written.

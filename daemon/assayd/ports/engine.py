@@ -17,6 +17,8 @@ LABEL_DAEMON = "org.assayd.daemon"
 LABEL_GENERATION = "org.assayd.generation"
 LABEL_CONTAINER = "org.assayd.container"
 LABEL_POOL_KEY = "org.assayd.pool-key"
+LABEL_EXECUTOR = "org.assayd.executor"
+"""The number of the executor process that owns the container; missing if the daemon itself owns it."""
 
 
 WORK_DIRECTORY = "/sandbox"

@@ -26,8 +26,8 @@ class Span(Protocol):
         """Return this span's context for spans that continue it, or None if tracing is off."""
         ...
 
-    def begin_child(self, name: str, **attributes: Attribute) -> Span:
-        """Begin a child span of this span."""
+    def begin_child(self, name: str, ago_s: float = 0.0, /, **attributes: Attribute) -> Span:
+        """Begin a child span of this span, which started `ago_s` seconds ago."""
         ...
 
     def add_finished_child(
@@ -36,8 +36,8 @@ class Span(Protocol):
         """Add a finished child span with the duration `took_s` (default: since this span began)."""
         ...
 
-    def end(self, error: str | None = None, **attributes: Attribute) -> None:
-        """End the span. Args: error: the code of an internal error."""
+    def end(self, error: str | None = None, ago_s: float = 0.0, /, **attributes: Attribute) -> None:
+        """End the span, which ended `ago_s` seconds ago. Args: error: the code of an internal error."""
         ...
 
 
@@ -71,7 +71,7 @@ class NoOpSpan:
 
     context: TraceContext | None = None
 
-    def begin_child(self, name: str, **attributes: Attribute) -> Span:
+    def begin_child(self, name: str, ago_s: float = 0.0, /, **attributes: Attribute) -> Span:
         """Return this span."""
         return self
 
@@ -80,7 +80,7 @@ class NoOpSpan:
     ) -> None:
         """Ignore the finished step."""
 
-    def end(self, error: str | None = None, **attributes: Attribute) -> None:
+    def end(self, error: str | None = None, ago_s: float = 0.0, /, **attributes: Attribute) -> None:
         """Ignore the end of the span."""
 
 

@@ -16,6 +16,7 @@ from assayd.model.policy import NetworkMode
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
+    LABEL_EXECUTOR,
     LABEL_GENERATION,
     LABEL_POOL_KEY,
     ContainerExitFacts,
@@ -47,10 +48,14 @@ SETTLE_TRIES, SETTLE_S = 200, 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOrigin:
-    """The labels that are common to all containers of this daemon."""
+    """The labels that are common to all containers of this process.
+
+    `executor` is the number of the executor process, or empty in the daemon itself.
+    """
 
     daemon_id: str
     generation: str
+    executor: str = ""
 
 
 class Container:
@@ -190,6 +195,7 @@ def build_container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> Co
             LABEL_GENERATION: origin.generation,
             LABEL_CONTAINER: ulid,
             LABEL_POOL_KEY: key.digest,
+            **({LABEL_EXECUTOR: origin.executor} if origin.executor else {}),
         },
         preload=key.preload,
         loopback=key.network == NetworkMode.ALLOWLIST.value,

@@ -59,6 +59,8 @@ class ReadinessSupervisor:
         self._refuse_vulnerable = refuse_vulnerable
         self.images_named: Callable[[], Mapping[str, Sequence[str]]] = dict
         """Returns the images that profiles name, each with those profiles; they are checked too."""
+        self.engine_kind = ""
+        """The kind of the engine, as in the settings."""
         self.engine_note = ""
         """A note about the choice of the engine, for doctor."""
         self.info: EngineInfo | None = None
@@ -221,7 +223,7 @@ class ReadinessSupervisor:
 
     async def run_health_checks(self) -> Sequence[HealthRow]:
         """Check the engine, the images and leftover containers now."""
-        return [await self._examine_engine(), *await self._examine_images(), self._examine_pool()]
+        return [await self._examine_engine(), *await self._examine_images(), self.examine_pool()]
 
     async def check_isolation(self) -> HealthRow:
         """Test the isolation of containers immediately; return a health row."""
@@ -282,7 +284,8 @@ class ReadinessSupervisor:
             return row(HealthStatus.WARN, f"{trouble.message}; {users}", remedy)
         return row(HealthStatus.OK, f"{facts.digest[:19]}, {facts.size_bytes / 2**20:.1f} MiB")
 
-    def _examine_pool(self) -> HealthRow:
+    def examine_pool(self) -> HealthRow:
+        """Return a health row about the containers."""
         state = self._pool.state()
         detail = (
             f"{len(state.idle)} idle, {sum(state.starting.values())} starting, "

@@ -545,6 +545,12 @@ class Settings(RootSettings):
         description="Maximum simultaneous attempts; unset: four per processor.",
         examples=[8],
     )
+    executors: Annotated[int, BeforeValidator(reject_bool), Field(ge=0, le=8)] = Field(
+        0,
+        description="Processes that run containers, so that more processors can be used. They divide the "
+        "pool's limits; 0: the daemon itself runs containers.",
+        examples=[2],
+    )
     nice: Annotated[int, BeforeValidator(reject_bool), Field(ge=-20, le=19)] = Field(
         -5, description="Scheduling priority (nice value), applied if allowed and not set otherwise."
     )

@@ -31,12 +31,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from assayd.errors import StoreError
 from assayd.model.attempt import SECOND_RUN, Artifact, Bundle, WrittenBundle, format_timestamp
 from assayd.store.faults import translate_errors
-from assayd.store.unsynced import MAX_BYTES, UnsyncedBundles
+from assayd.store.unsynced import MAX_BYTES
 
 MAX_NESTING = 16
 
@@ -211,10 +211,18 @@ _BUNDLE = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z_[0-9A-Z]{26}(-[0-9a-f]{32})?
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
+class ContentKeeper(Protocol):
+    """A part that keeps the contents of unflushed bundles, such as `unsynced.UnsyncedBundles`."""
+
+    def keep(self, location: str, files: Mapping[str, bytes]) -> None:
+        """Keep the contents of a bundle until its verdict is recorded."""
+        ...
+
+
 class FileArtifactStore:
     """A store that keeps bundles in a directory. Implements `ports.artifacts.ArtifactStore`."""
 
-    def __init__(self, root: Path, unsynced: UnsyncedBundles | None = None) -> None:
+    def __init__(self, root: Path, unsynced: ContentKeeper | None = None) -> None:
         self._root = root
         self._unsynced = unsynced
 
@@ -300,7 +308,11 @@ class FileArtifactStore:
 
     def _write_folder(self, parent: int, temporary: str, bundle: Bundle, files: dict[str, bytes]) -> str:
         """Write files into a temporary folder, and rename the folder to the bundle's first free name."""
-        os.mkdir(temporary, 0o700, dir_fd=parent)
+        try:
+            os.mkdir(temporary, 0o700, dir_fd=parent)
+        except FileExistsError:  # A killed executor left it.
+            remove_folder(parent, temporary)
+            os.mkdir(temporary, 0o700, dir_fd=parent)
         try:
             durable = self._unsynced is None or sum(map(len, files.values())) > MAX_BYTES
             with open_folder(parent, temporary) as folder:

@@ -82,9 +82,13 @@ class UnsyncedBundles:
 
     def keep(self, location: str, files: Mapping[str, bytes]) -> None:
         """Keep the contents of a bundle in memory until its verdict is recorded."""
+        self.keep_serialized(location, serialize_files(files))
+
+    def keep_serialized(self, location: str, contents: bytes) -> None:
+        """Keep the serialized contents of a bundle that an executor has written, like `keep`."""
         while len(self._kept) >= _MAX_KEPT:  # The oldest belong to attempts that never got a verdict.
             del self._kept[next(iter(self._kept))]
-        self._kept[location] = serialize_files(files)
+        self._kept[location] = contents
 
     def build_contents_writer(self, attempt: Attempt) -> Callable[[Connection], None]:
         """Return the function that stores a bundle's contents in the transaction of the verdict."""

@@ -55,7 +55,8 @@ class PartOverrides:
     the artifact store, the analyst and the sandbox. `loop_share` is the share of the event loop's time that
     one of several active users gets. `leads` returns whether this process cleans up and sends webhooks; of
     the processes that share a database, only one does. `on_message` is called in the transaction that
-    writes a webhook message, so that it can notify the other processes.
+    writes a webhook message, so that it can notify the other processes. `executor_program` is the module
+    that forks executors.
     """
 
     limits: DaemonLimits | None = None
@@ -71,6 +72,7 @@ class PartOverrides:
     loop_share: float = SHARE
     leads: Leads = is_always_leader
     on_message: OnMessage | None = None
+    executor_program: str = "assayd.wiring.executor_program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

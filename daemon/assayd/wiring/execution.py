@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -20,10 +21,11 @@ from assayd.attempts.conclusion import VerdictRecorder
 from assayd.attempts.execution import Execution
 from assayd.attempts.health import SelfTest
 from assayd.attempts.images import ImageHints, ImageTester
-from assayd.attempts.lifecycle import LocalExecution
+from assayd.attempts.lifecycle import LocalExecution, RecordedExecution, StaticStages
 from assayd.documents import canonical
 from assayd.egress import Relay
 from assayd.errors import EngineError
+from assayd.executors.readiness import ExecutorReadiness
 from assayd.fair_queue import FairSemaphore
 from assayd.kind import Kind
 from assayd.metrics import Metrics
@@ -51,17 +53,18 @@ from assayd.wiring.engine import (
     get_images_dir,
     wrap_engine_with_metrics,
 )
-from assayd.wiring.limits import DaemonLimits, build_pool_demand
+from assayd.wiring.limits import WHOLE, DaemonLimits, Part, build_pool_demand
 
 
 async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Execution:
     """Build the sandbox, its engine, and the other parts that run attempts."""
     overrides, settings = basics.overrides, basics.settings
+    usual = _plan_sample_runs(basics.kinds, basics.policies, basics.limits)
     readiness = cast("ReadinessSupervisor | None", overrides.readiness) or await build_readiness(
         settings,
         basics.limits,
-        kinds=basics.kinds,
-        policies=basics.policies,
+        usual=usual,
+        images_named=basics.policies.images_with_profiles,
         clock=basics.clock,
         ids=basics.ids,
         origin=basics.origin,
@@ -86,21 +89,33 @@ async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Exe
         stopping=basics.stopping,
     )
     execution = LocalExecution(
-        analyst=overrides.wrap(basics.analyst),
+        run_static_stages=StaticStages(analyst=overrides.wrap(basics.analyst), clock=basics.clock),
         sandbox=overrides.wrap(sandbox),
         jobs=basics.jobs,
         conclusion=basics.conclusion,
-        verdicts=verdicts,
         clock=basics.clock,
         slots=FairSemaphore(settings.concurrency),
         daemon_id=basics.origin.daemon_id,
         generation=basics.origin.generation,
         retry_window_s=settings.engine.patience_s,
         max_runs=settings.attempts.max_runs,
-        require_image=trials.require_usable,
+        require_image=lambda job, spec: trials.require_usable(job.validator, job.policy, spec),
         add_hints=ImageHints(sandbox.images, basics.policies.images_with_profiles).add,
     )
-    return Execution(execute=execution, readiness=readiness, selftest=selftest)
+    if not settings.executors:
+        recorded = RecordedExecution(local=execution, verdicts=verdicts)
+        return Execution(execute=recorded, readiness=readiness, selftest=selftest)
+    # Imported only if needed, because executors import this module, too.
+    from assayd.wiring.executors import build_executors
+
+    executors = build_executors(basics, execution, readiness, usual)
+    await stack.enter_async_context(executors.opened())
+    execution = replace(execution, run_elsewhere=executors.run)
+    return Execution(
+        execute=RecordedExecution(local=execution, verdicts=verdicts),
+        readiness=ExecutorReadiness(readiness, executors),
+        selftest=selftest,
+    )
 
 
 log = structlog.get_logger()
@@ -116,13 +131,14 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     settings: Settings,
     limits: DaemonLimits,
     *,
-    kinds: Mapping[str, Kind],
-    policies: PolicySet,
+    usual: Sequence[RunSpec],
+    images_named: Callable[[], Mapping[str, Sequence[str]]],
     clock: Clock,
     ids: IdSource,
     origin: ContainerOrigin,
     metrics: Metrics,
     stack: AsyncExitStack,
+    part: Part = WHOLE,
 ) -> ReadinessSupervisor:
     """Build the sandbox, including its engine and its pool.
 
@@ -132,16 +148,23 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
     engine = wrap_engine_with_metrics(chosen.engine, metrics, clock)
     stack.push_async_callback(engine.close)
-    demand = build_pool_demand(settings, quick=chosen.engine.capabilities().quick)
+    demand = build_pool_demand(settings, quick=chosen.engine.capabilities().quick, part=part)
     make_pool = partial(ContainerPool, origin=origin, clock=clock, ids=ids)
     pool = make_pool(engine=engine, limits=limits.pool, demand=demand)
-    reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live_containers, on_gone=pool.forget)
+    reaper = Reaper(
+        engine=engine,
+        daemon_id=origin.daemon_id,
+        live=pool.live_containers,
+        on_gone=pool.forget,
+        owns=partial(owns_containers, origin, settings.executors),
+    )
     stack.push_async_callback(_sweep_at_exit, reaper)
     await stack.enter_async_context(pool.running())
-    relay = Relay(settings.egress.limits(), clock, metrics)
+    egress = settings.egress.limits()
+    open_at_once = part.of(egress.open_at_once, least=1)
+    relay = Relay(replace(egress, open_at_once=open_at_once), clock, metrics)
     make_sandbox = partial(_build_sandbox, egress=relay, clock=clock)
     sandbox = make_sandbox(engine, pool)
-    usual = _plan_sample_runs(kinds, policies, limits)
     readiness = ReadinessSupervisor(
         engine=engine,
         reaper=reaper,
@@ -150,7 +173,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
         isolation_check=create_isolation_check(chosen.engine),
         refuse_vulnerable=settings.engine.holes_are_errors,
     )
-    readiness.images_named = policies.images_with_profiles
+    readiness.images_named = images_named
     _set_texts(readiness, chosen, settings)
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
@@ -168,9 +191,19 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     return readiness
 
 
+def owns_containers(origin: ContainerOrigin, executors: int, executor: str) -> bool:
+    """Return whether a process removes containers of this executor, or of the daemon if it is empty.
+
+    The daemon also removes those of executors that a former setting started.
+    """
+    if origin.executor:
+        return executor == origin.executor
+    return executor not in map(str, range(executors))
+
+
 def _set_texts(readiness: ReadinessSupervisor, chosen: ChosenEngine, settings: Settings) -> None:
     """Set the texts about the chosen engine in the rows of `assay doctor`."""
-    readiness.engine_note = chosen.note
+    readiness.engine_kind, readiness.engine_note = chosen.kind, chosen.note
     # The command reads settings files too, but a shell may lack the daemon's variables.
     variables = {name: value for name, value in os.environ.items() if name.startswith(ENGINE_VARIABLES)}
     readiness.build_command = format_build_command(variables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from assayd.analysis.analyst import AnalysisLimits
@@ -17,6 +17,8 @@ from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
 from assayd.settings import Settings
 
 MAX_IDLE_PER_KEY = 16
+OWN_CONTAINERS = 4
+"""Containers that the daemon itself can have if executors run the attempts: for samples and checks."""
 MIB = 2**20
 
 
@@ -35,7 +37,27 @@ class DaemonLimits:
     pool: PoolLimits
 
 
-def derive_limits(settings: Settings) -> DaemonLimits:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of shared limits that the executor with this number gets, of `count` executors.
+
+    The default is the daemon without executors, which gets all of it.
+    """
+
+    number: int = 0
+    count: int = 1
+    is_executor: bool = False
+
+    def of(self, total: int, *, least: int = 0) -> int:
+        """Return this executor's part of a number; the parts of all executors add up to the number."""
+        return max(least, total // self.count + (self.number < total % self.count))
+
+
+WHOLE = Part()
+NO_DEMAND = PoolDemand(base=0, unused=0, most=0)
+
+
+def derive_limits(settings: Settings, part: Part = WHOLE) -> DaemonLimits:
     """Return the limits that the settings define, converted from megabytes to bytes."""
     limits, caps, keep, analysis = settings.limits, settings.caps, settings.retention, settings.analysis
     payload = PayloadCaps(
@@ -71,19 +93,43 @@ def derive_limits(settings: Settings) -> DaemonLimits:
             lines=LineCaps(line_bytes=caps.body_bytes, payload=payload, lines=limits.batch_lines),
         ),
         library_bytes=limits.library_mb_per_uid * MIB,
-        pool=PoolLimits(
-            refill_concurrency=settings.pool.refill_concurrency,
-            idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * MIB,
-            max_idle_s=settings.pool.max_idle_age_s,
-            processors=len(os.sched_getaffinity(0)),
-        ),
+        pool=_derive_pool_limits(settings, part),
     )
 
 
-def build_pool_demand(settings: Settings, *, quick: bool) -> PoolDemand:
-    """Return the settings for the pool's demand. Args: quick: see `ports.engine.Capabilities`."""
+def _derive_pool_limits(settings: Settings, part: Part) -> PoolLimits:
     pool = settings.pool
-    if not pool.enabled:
-        return PoolDemand(base=0, unused=0, most=0)
-    base = (2 if quick else 4) if pool.default_target is None else pool.default_target
-    return PoolDemand(base=base, unused=pool.unused_target, most=MAX_IDLE_PER_KEY)
+    whole = PoolLimits(
+        refill_concurrency=pool.refill_concurrency,
+        idle_memory_bytes=pool.ceiling_idle_memory_mb * MIB,
+        max_idle_s=pool.max_idle_age_s,
+        processors=len(os.sched_getaffinity(0)),
+    )
+    if not part.is_executor:
+        return replace(whole, max_containers=OWN_CONTAINERS) if settings.executors else whole
+    return replace(
+        whole,
+        max_containers=part.of(whole.max_containers - OWN_CONTAINERS, least=1),
+        start_concurrency=part.of(whole.start_concurrency, least=1),
+        refill_concurrency=part.of(whole.refill_concurrency, least=1),
+        idle_memory_bytes=part.of(whole.idle_memory_bytes),
+        processors=part.of(whole.processors, least=1),
+    )
+
+
+def build_pool_demand(settings: Settings, *, quick: bool, part: Part = WHOLE) -> PoolDemand:
+    """Return the settings for the pool's demand. A daemon with executors keeps no idle containers itself.
+
+    Args:
+        settings: the settings of the daemon.
+        quick: see `ports.engine.Capabilities`.
+        part: the part of the limits that this process gets.
+    """
+    pool = settings.pool
+    if not pool.enabled or (settings.executors and not part.is_executor):
+        return NO_DEMAND
+    # The default isn't a limit: each executor keeps a container for its next attempt.
+    default = part.of(2 if quick else 4, least=1)
+    base = default if pool.default_target is None else part.of(pool.default_target)
+    most = part.of(MAX_IDLE_PER_KEY, least=1)
+    return PoolDemand(base=base, unused=part.of(pool.unused_target), most=most)

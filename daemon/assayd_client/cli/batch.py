@@ -21,7 +21,7 @@ from assayd.errors import RequestError
 from assayd_client import ClientError, DaemonUnreachable, Document, NotFound, PlainClient
 from assayd_client.cli.ids import resolve_batch_id as find_batch
 from assayd_client.cli.options import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED, Json, open_client
-from assayd_client.cli.patience import LOOK_AGAIN_S, RetryTimer, iter_batch_results
+from assayd_client.cli.submitting import LOOK_AGAIN_S, RetryTimer, iter_batch_results
 from assayd_client.cli.terminal import (
     STYLES,
     StyledLine,

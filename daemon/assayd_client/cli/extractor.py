@@ -19,7 +19,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
-from assayd_client.applying import PathResult, TreeWalk, parse_path_result
+from assayd_client.applying import PathResult, parse_path_result
 from assayd_client.cli.library import Entry, find_entry
 from assayd_client.cli.options import FAILED, INTERRUPTED, Json, open_client
 from assayd_client.cli.terminal import (
@@ -32,6 +32,7 @@ from assayd_client.cli.terminal import (
     shorten,
 )
 from assayd_client.shapes import ResultTally, compare_tallies
+from assayd_client.trees import TreeWalk
 
 STDOUT = Path("-")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -26,11 +26,14 @@ from assayd_client.cli.options import (
     get_selected_daemon,
     open_client,
 )
-from assayd_client.cli.patience import cancel_on_interrupt
 from assayd_client.cli.repair import iter_failure_lines, print_step
 from assayd_client.cli.repair import iter_offer_lines as described_offer
-from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, collect_sample_paths
 from assayd_client.cli.submitting import (
+    SamplePath,
+    SamplePaths,
+    SampleTree,
+    cancel_on_interrupt,
+    collect_sample_paths,
     parse_object_option,
     parse_pair_options,
     parse_settings,

@@ -17,7 +17,7 @@ from assayd_client.cli.ids import iter_pages
 from assayd_client.cli.ids import resolve_attempt_id as find_attempt
 from assayd_client.cli.ids import resolve_repair_id as find_repair
 from assayd_client.cli.options import CANCELLED, FAILED, VALIDATED, Json, open_client
-from assayd_client.cli.patience import cancel_on_interrupt
+from assayd_client.cli.submitting import cancel_on_interrupt
 from assayd_client.cli.terminal import build_line, get_stdout, print_json, print_result, shorten
 from assayd_client.cli.texts import edited as edit_texts
 from assayd_client.cli.texts import fetch_stored_submission, get_submission_texts

@@ -26,8 +26,15 @@ from assayd_client.cli.options import (
     get_selected_daemon,
 )
 from assayd_client.cli.report import UNKNOWN, SubmissionOrigin
-from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, collect_sample_paths
-from assayd_client.cli.submitting import ValidateRequest, build_submission, submit_and_wait
+from assayd_client.cli.submitting import (
+    SamplePath,
+    SamplePaths,
+    SampleTree,
+    ValidateRequest,
+    build_submission,
+    collect_sample_paths,
+    submit_and_wait,
+)
 from assayd_client.cli.terminal import get_stderr, plain, print_json
 from assayd_client.cli.terminal import get_stdout as screen_of_results
 

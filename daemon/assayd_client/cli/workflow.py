@@ -12,9 +12,8 @@ from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
 from assayd_client.cli.ids import resolve_workflow_id as find_workflow
 from assayd_client.cli.options import FAILED, OF_VERDICT, VALIDATED, Json, open_client
-from assayd_client.cli.patience import cancel_on_interrupt
 from assayd_client.cli.report import SubmissionOrigin, iter_finding_lines
-from assayd_client.cli.submitting import parse_settings, read_files, read_input
+from assayd_client.cli.submitting import cancel_on_interrupt, parse_settings, read_files, read_input
 from assayd_client.cli.terminal import (
     StyledLine,
     build_line,

@@ -28,11 +28,11 @@ from assayd.documents import canonical, parse_json
 from assayd.documents.attempts import build_finished_body, build_state_body
 from assayd.documents.reports import CaseDocument
 from assayd.errors import AssaydError, RequestError, StoreError
-from assayd.model.attempt import Attempt, Bundle, Failure, State, format_timestamp
+from assayd.model.attempt import ATTESTATION, Attempt, Bundle, Failure, State, format_timestamp
 from assayd.model.merge import add_failure
 from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, Verdict
-from assayd.ports.artifacts import ATTESTATION, ArtifactStore, BundleAttachments
+from assayd.ports.artifacts import ArtifactStore, BundleAttachments
 from assayd.ports.clock import Clock
 from assayd.store import artifacts
 from assayd.store.jobs import DatabaseJobStore

@@ -16,7 +16,7 @@ from assayd.aio import BroadcastEvent, task_group
 from assayd.attempts.conclusion import VerdictRecorder
 from assayd.attempts.execution import Execution
 from assayd.attempts.scheduler import Scheduler
-from assayd.errors import StoreError
+from assayd.errors import ConfigError, StoreError
 from assayd.ids import UlidGenerator
 from assayd.policies import PolicySet
 from assayd.ports.driving import WorkKind
@@ -131,6 +131,11 @@ async def build_gateway(
     Raises: ConfigError, if the settings are unusable.
     """
     chosen = settings.cluster
+    if settings.executors:
+        message = (
+            "executors: a gateway runs no containers; set executors in the settings of its nodes' daemons"
+        )
+        raise ConfigError("settings.invalid", message, field="executors")
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
     require_encrypted_database(database_url, "cluster.database_url_file")
     gateway_id = UlidGenerator().new()

@@ -158,7 +158,7 @@ def test_files_executed(place: Path) -> None:
 
     assert "assayd/attempts" in told
     assert "assayd/static/python" in told
-    assert 100 < int(told.split()[-2]) < 400
+    assert 100 < int(told.split()[-2]) < 160
 
 
 def test_repairs(place: Path) -> None:
@@ -169,10 +169,10 @@ def test_repairs(place: Path) -> None:
 
 
 def test_generations(place: Path) -> None:
-    run(place, "bench.generate.run", "--most", 1, "--kind", "extractor", "--kind", "pipeline")
+    run(place, "bench.generate.run", "--most", 1, "--kind", "extractor")
 
     found = json.loads((place / "generate.json").read_text())
-    assert found["providers"]["right"]["total"] == 2
+    assert found["providers"]["right"]["total"] == 1
 
 
 def test_recorded_answers(place: Path) -> None:
@@ -246,7 +246,9 @@ def test_tree_of_files(place: Path, daemon: DaemonProcess) -> None:
 
 
 def test_floods(place: Path) -> None:
-    assert "quiet" in run(place, "bench.analysis_flood", "--attempts", 1, "--seconds", 1)
+    assert "quiet" in run(
+        place, "bench.analysis_flood", "--attempts", 1, "--seconds", 1, "--shape", "comments"
+    )
     assert "chunks" in run(place, "bench.relay_flood", "--attempts", 1, "--seconds", 1, "--ways", "chunks")
     assert "peak" in run(place, "bench.memory", "keys")
 

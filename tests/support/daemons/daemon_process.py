@@ -32,6 +32,9 @@ ROOT = Path(__file__).resolve().parents[3]
 READY_WITHIN_S = 90.0
 STOP_WITHIN_S = 60.0
 
+EXECUTORS = {"EXECUTORS": os.environ["TESTS_EXECUTORS"]} if "TESTS_EXECUTORS" in os.environ else {}
+"""The setting with which all daemons of tests run attempts in executors, if a variable demands it."""
+
 running: list[DaemonProcess] = []
 """Every daemon that a test has made, so that its log can be shown beside a failure."""
 
@@ -73,6 +76,7 @@ class DaemonProcess:
             **engine_settings(engine),
             "LOG__LEVEL": "debug",
             "ANALYSIS__WORKERS": "1",  # each takes half a second of processor time to start
+            **EXECUTORS,
             **(settings or {}),
         }
         self.process: subprocess.Popen[bytes] | None = None
@@ -241,6 +245,16 @@ class _Log:
             found = self.events(name, **keys)
         assert found, f"no {name} {keys} in the log"
         return found[0]
+
+    def wait_for_last(self, name: str, *, after: str, timeout_s: float = 30.0, **keys: object) -> None:
+        """Wait until the last event with this name and these keys follows the last one named `after`."""
+
+        def follows() -> bool:
+            names = [event["event"] for event in self._events if event.items() >= keys.items()]
+            return next((one for one in reversed(names) if one in {name, after}), None) == name
+
+        with self._changed:
+            assert self._changed.wait_for(follows, timeout_s), f"no {name} {keys} after {after} in the log"
 
     def tail(self, lines: int = 60) -> str:
         return "\n".join(self.lines[-lines:])

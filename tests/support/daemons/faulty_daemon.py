@@ -1,6 +1,6 @@
 """The daemon, which ends by SIGKILL at the step that is named in a file, once.
 
-    python faulty_daemon.py FILE
+    python faulty_daemon.py FILE [EXECUTOR_PROGRAM]
 
 The file is removed before the end, so that the next run goes on beyond that step.
 """
@@ -46,6 +46,7 @@ BEFORE = {"lease": Step.LEASED, "write": Step.JUDGED}
 AFTER = {
     "accept": Step.ACCEPTED,
     "check": Step.CHECKED,
+    "get_checked": Step.CHECKED,
     "lease": Step.JOURNALLED,
     "run": Step.RAN,
     "write": Step.BUNDLED,
@@ -100,4 +101,7 @@ class Watched:
 
 
 if __name__ == "__main__":
-    sys.exit(run(load_settings(), PartOverrides(wrap=Trap(Path(sys.argv[1])))))
+    overrides = PartOverrides(wrap=Trap(Path(sys.argv[1])))
+    if len(sys.argv) > 2:
+        overrides = PartOverrides(executor_program=sys.argv[2])
+    sys.exit(run(load_settings(), overrides))

@@ -58,4 +58,4 @@ async def test_large_results_are_worked_on_one_at_a_time() -> None:
     assert most == 1
 
 
-_PORTS = ("analyst", "sandbox", "jobs", "conclusion", "verdicts", "clock", "slots")
+_PORTS = ("run_static_stages", "sandbox", "jobs", "conclusion", "clock", "slots")

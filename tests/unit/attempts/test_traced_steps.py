@@ -13,7 +13,7 @@ from assayd.ports.tracing import NO_SPAN, Attribute, NoOpSpan, Span
 class _TracedSpan(NoOpSpan):
     context = TraceContext(trace_id="a" * 32, span_id="b" * 16, sampled=True)
 
-    def begin_child(self, name: str, **attributes: Attribute) -> Span:
+    def begin_child(self, name: str, ago_s: float = 0.0, /, **attributes: Attribute) -> Span:
         return self
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from assayd.model.attempt import Attempt
+from assayd.model.attempt import ATTESTATION, Attempt
 from assayd.model.batch import Batch, BatchItem
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.artifacts import ATTESTATION
 from assayd_attestation import keys
 from assayd_attestation.verifying import (
     MismatchError,

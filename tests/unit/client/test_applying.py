@@ -11,7 +11,8 @@ import pytest
 from assayd.errors import RequestError
 from assayd.model.text_limits import APPLIED_PATHS
 from assayd_client import NotReady
-from assayd_client.applying import FoundFile, PathResult, applied, parse_path_result
+from assayd_client.applying import PathResult, applied, parse_path_result
+from assayd_client.trees import FoundFile
 
 ENTRY = {
     "name": "quarter",
@@ -105,7 +106,7 @@ def test_path_that_cannot_be_submitted_keeps_its_place() -> None:
 
 
 def test_daemon_that_is_not_ready_is_asked_again(monkeypatch) -> None:
-    monkeypatch.setattr("assayd_client.cli.patience.LOOK_AGAIN_S", 0)
+    monkeypatch.setattr("assayd_client.cli.submitting.LOOK_AGAIN_S", 0)
     daemon = Daemon()
     daemon.refuses = 2
 

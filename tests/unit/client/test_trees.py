@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assayd_client import applying
-from assayd_client.applying import TreeWalk
+from assayd_client import trees
+from assayd_client.trees import TreeWalk
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_name_that_is_not_utf8_is_reported_with_its_path(tree: Path) -> None:
 
 
 def test_too_long_path_is_reported(tree: Path, monkeypatch) -> None:
-    monkeypatch.setattr(applying, "SAMPLE_PATH_CHARS", len(str(tree)) + 8)
+    monkeypatch.setattr(trees, "SAMPLE_PATH_CHARS", len(str(tree)) + 8)
 
     found = {os.path.relpath(one.path, tree): one.code for one in TreeWalk(tree).files()}
 

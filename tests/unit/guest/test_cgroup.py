@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assayd.guest.usage import Cgroup, Counters
+from assayd.guest.processes import Cgroup, Counters
 
 
 def write(root: Path, files: dict[str, str]) -> Cgroup:

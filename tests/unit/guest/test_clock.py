@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from assayd.guest.usage import LOOK_S, MOST, KernelTask, UnitClock
+from assayd.guest.processes import LOOK_S, MOST, KernelTask, UnitClock
 
 LIMIT_S = 1.0
 

@@ -45,12 +45,16 @@ from assayd.errors import EngineError
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
+    LABEL_EXECUTOR,
     LABEL_GENERATION,
     LABEL_POOL_KEY,
     ContainerSpec,
 )
 
 log = structlog.get_logger()
+
+_KEPT_LABELS = (LABEL_DAEMON, LABEL_GENERATION, LABEL_EXECUTOR)
+"""The labels that a template has in common with its clones, so that the same reaper finds it."""
 
 MAX_TEMPLATES = 8
 """Maximum live templates, including those that only wait for their last child."""
@@ -283,7 +287,7 @@ class TemplatePool:
         if host.ids.count < MIN_IDS:
             few = f"templates need {MIN_IDS} user ids for containers, but the range has {host.ids.count}"
             raise EngineError("engine.template", few)
-        kept = {name: spec.labels[name] for name in (LABEL_DAEMON, LABEL_GENERATION) if name in spec.labels}
+        kept = {name: spec.labels[name] for name in _KEPT_LABELS if name in spec.labels}
         labels = {**kept, LABEL_CONTAINER: f"template{secrets.token_hex(8)}", LABEL_POOL_KEY: "template"}
         ids = ContainerIds(first_uid=self._maker.ranges.allocate(1 + CHILDREN), children=CHILDREN)
         container = self._maker.plan(build_template_spec(spec, labels), image, host, ids)

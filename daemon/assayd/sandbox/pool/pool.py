@@ -22,7 +22,7 @@ from assayd.aio import backoff_delay_s, pause, run_cleanup, task_group
 from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, IdSource
-from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, Engine, OwnedContainer
+from assayd.ports.engine import LABEL_CONTAINER, LABEL_EXECUTOR, ContainerRef, Engine, OwnedContainer
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
 from assayd.sandbox.pool.decide import (
     STARTS_BETWEEN,
@@ -416,11 +416,17 @@ class SweepReport:
     left: tuple[str, ...]
 
 
+def is_any_executor(executor: str) -> bool:
+    """Accept the containers of the daemon and of every executor."""
+    return True
+
+
 class Reaper:
-    """A remover of this daemon's containers that aren't live.
+    """A remover of this process's containers that aren't live.
 
     `live` returns the containers that the pool knows; `on_gone` is called with the name of each removed
-    container.
+    container. `owns` returns whether this process is responsible for the containers of an executor, whose
+    number is passed as text, or of the daemon itself, for which the text is empty.
     """
 
     def __init__(
@@ -430,12 +436,24 @@ class Reaper:
         daemon_id: str,
         live: Callable[[], frozenset[str]],
         on_gone: Callable[[str], None],
+        owns: Callable[[str], bool] = is_any_executor,
     ) -> None:
         self._engine = engine
         self._daemon_id = daemon_id
         self._live = live
         self._on_gone = on_gone
+        self._owns = owns
         self._suspects: frozenset[str] = frozenset()
+
+    def of_executor(self, number: int) -> Reaper:
+        """Return a reaper for all containers of an executor that has ended."""
+        return Reaper(
+            engine=self._engine,
+            daemon_id=self._daemon_id,
+            live=frozenset,
+            on_gone=lambda _: None,
+            owns=str(number).__eq__,
+        )
 
     async def sweep(self, *, patient: bool = True) -> SweepReport:
         """Remove unknown containers.
@@ -445,7 +463,8 @@ class Reaper:
 
         Raises: EngineError, if the engine can't be reached.
         """
-        owned = await self._engine.list_owned(self._daemon_id)
+        found = await self._engine.list_owned(self._daemon_id)
+        owned = [one for one in found if self._owns(one.labels.get(LABEL_EXECUTOR, ""))]
         live = self._live()
         unknown = [c for c in owned if _format_container_name(c) not in live]
         due = [c for c in unknown if not patient or c.engine_id in self._suspects]

@@ -25,7 +25,7 @@ from assayd_client.cli.batch import (
     generate_name,
     send_and_report,
 )
-from assayd_client.cli.patience import iter_batch_results
+from assayd_client.cli.submitting import iter_batch_results
 from support.cluster.either import EITHER, serving_either
 from support.daemons.server import Served
 from support.daemons.small_daemon import submission

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.sample_paths import (
+from assayd_client.cli.submitting import (
     MOST_CHOSEN,
     PER_SHAPE,
     collect_sample_paths,

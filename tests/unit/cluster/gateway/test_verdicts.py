@@ -12,10 +12,9 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
-from assayd.model.attempt import Attempt, State, format_timestamp
+from assayd.model.attempt import ATTESTATION, Attempt, State, format_timestamp
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.artifacts import ATTESTATION
 from assayd_cluster.documents import (
     MOST_MESSAGE,
     MOST_OUTPUT,
