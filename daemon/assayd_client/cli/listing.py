@@ -1,4 +1,4 @@
-"""Formats events and the rows of all listings."""
+"""Formats events and the rows of most listings; those of batches are in `batch.py`."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class NodeFailureCounter:
         self._kept: dict[str, list[tuple[float, set[int]]]] = {}
         """Failures in which a node kept runs, by node: when they were noticed, and the runs' tenants."""
         self._lost: dict[str, tuple[float, Counter[int]]] = {}
-        """When a node lost the first run since its last verdict at this gateway, and its lost runs by tenant."""
+        """When each node lost its first run since its last verdict here, and its lost runs by tenant."""
 
     def record_verdict(self, node: str) -> None:
         """Record that a node has sent a verdict."""
@@ -110,7 +110,9 @@ class NodeFailureCounter:
         if _has_reached_limit(MOST_LOST, lost):
             del self._lost[node]
             lasted = {"node": node, "lasted": int((self._monotonic() - since) * 1_000_000)}
-            brought = await self._access.read(lambda connection: connection.execute(_BROUGHT, lasted).scalar())
+            brought = await self._access.read(
+                lambda connection: connection.execute(_BROUGHT, lasted).scalar()
+            )
             if brought is None:  # a node can bring its verdicts to another gateway
                 await self.drain(node)
 

@@ -171,6 +171,25 @@ def test_every_module_has_its_line_in_the_architecture() -> None:
     } == set()
 
 
+def test_maps_of_the_architecture_name_existing_files() -> None:
+    sources = [path.relative_to(ROOT).as_posix() for path in (ROOT / "daemon").rglob("*.py")]
+    named = [
+        (page.stem, "daemon/" + ("assayd" if page.stem == "architecture" else f"assayd_{page.stem}"), name)
+        for page in (ROOT / "docs/architecture.md", *(ROOT / "docs/architecture").glob("*.md"))
+        for name in re.findall(r"[\w/]*\b[a-z_]+\.py\b", page.read_text())
+    ]
+
+    assert len(named) > 200
+    assert [
+        (page, name)
+        for page, package, name in named
+        if not any(
+            source.endswith(f"/{name}") and ("/" in name or source.startswith(f"{package}/"))
+            for source in sources
+        )
+    ] == []
+
+
 def test_decisions_have_a_status_with_a_date_and_a_line_in_the_index() -> None:
     index = (ROOT / "docs/decisions/README.md").read_text()
     form = re.compile(r"Status: (accepted|superseded by \[\d{4}\]\(\S+\)), 20\d\d-\d\d-\d\d\.")
