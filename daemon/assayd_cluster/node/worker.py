@@ -80,6 +80,8 @@ class NodeWorker:
             worker_consumer=MinimalConsumer,
             task_acks_on_failure_or_timeout=False,
             worker_cancel_long_running_tasks_on_connection_loss=False,
+            # Celery can't raise a lowered limit again: with a quorum queue, it is fixed per connection.
+            worker_enable_prefetch_count_reduction=False,
             broker_channel_error_retry=True,
             broker_connection_timeout=4,
         )
