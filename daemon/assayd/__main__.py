@@ -1,4 +1,4 @@
-"""`assayd`: run the daemon, or show its effective configuration."""
+"""`assayd`: runs the daemon, or prints its effective configuration."""
 
 from __future__ import annotations
 

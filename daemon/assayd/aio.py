@@ -24,11 +24,11 @@ _PUNCTUAL_S = 0.01
 
 
 class Deadline:
-    """A deadline that can be restarted, extended or cancelled; a cancelled deadline expires at once.
+    """A timeout that all steps of an attempt share. It can be restarted, extended or cancelled.
 
-    All steps of an attempt share one deadline object. `cancel()` ends all open scopes, and every later
-    scope when it is opened. Time during which the event loop was blocked isn't counted, nor is time passed
-    to `exclude_time`. After three times its timeout, the deadline expires in any case.
+    `cancel()` makes all open scopes, and every later scope, raise TimeoutError. Time in which the event loop
+    was blocked, and time passed to `exclude_time`, don't count. The deadline always expires after three times
+    its timeout.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -39,12 +39,12 @@ class Deadline:
         self.restart(timeout_s)
 
     def restart(self, timeout_s: float) -> None:
-        """Restart the countdown with `timeout_s` seconds. No scope must be open at this time."""
+        """Restart the countdown with `timeout_s` seconds. Call this only while no scope is open."""
         self._began, self._timeout_s = self._loop.time(), timeout_s
         self._late_s = self._left_out_s = 0.0
 
     def exclude_time(self, total_s: float) -> None:
-        """Exclude from the timeout a total of `total_s` seconds since the start."""
+        """Exclude `total_s` seconds, in total since the start, from the timeout. Ignore a lower total."""
         self._left_out_s = max(total_s, self._left_out_s)
 
     def cancel(self) -> None:
@@ -54,7 +54,7 @@ class Deadline:
 
     @asynccontextmanager
     async def scope(self) -> AsyncIterator[None]:
-        """Apply the deadline to the body. Raises: TimeoutError, if the deadline expires or is cancelled."""
+        """Raise TimeoutError in the body when the deadline expires or is cancelled."""
         when = self._loop.time() if self.cancelled else None
         async with asyncio.timeout_at(when) as scope:
             self._scopes.add(scope)
@@ -78,7 +78,7 @@ class Deadline:
         self._timer = self._loop.call_at(due, self._tick, due)
 
     def _tick(self, due: float) -> None:
-        """Check whether the deadline has expired; ignore delays caused by a busy event loop."""
+        """Check whether the deadline has expired. Ignore delays caused by a busy event loop."""
         late_s = self._loop.time() - due
         self._late_s += late_s if late_s > _PUNCTUAL_S else 0.0
         if self._loop.time() >= self._expires_at():
@@ -95,14 +95,14 @@ class Deadline:
 
 
 class BroadcastEvent:
-    """A repeatable broadcast event. Call `next` first, then check the state, then wait for the event."""
+    """A repeatable broadcast event. Get `next` before checking the state, then wait for that event."""
 
     def __init__(self) -> None:
         self._next: asyncio.Event | None = None
 
     @property
     def next(self) -> asyncio.Event:
-        """Return the event of the next change. It is created on demand, since usually no task waits."""
+        """Return the event of the next `wake_all`, which is created only if a task waits."""
         if self._next is None:
             self._next = asyncio.Event()
         return self._next
@@ -115,7 +115,7 @@ class BroadcastEvent:
 
 
 async def pause(time_s: float, *, unless: asyncio.Event) -> None:
-    """Sleep for `time_s` seconds, or until `unless` is set."""
+    """Sleep for `time_s` seconds, or until the event `unless` is set."""
     try:
         # Not `wait_for`: that of Python 3.11 loses a cancellation that comes together with the event.
         async with asyncio.timeout(time_s):
@@ -131,7 +131,7 @@ def backoff_delay_s(failures: int) -> float:
 
 
 def tenacity_backoff_delay(state: RetryCallState) -> float:
-    """Return the number of seconds before the next try. This is a `wait` callback for tenacity."""
+    """Return the seconds before the next try, as a `wait` callback for tenacity."""
     return backoff_delay_s(state.attempt_number)
 
 
@@ -152,7 +152,7 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def run_concurrently(*works: Coroutine[object, object, None]) -> None:
-    """Run all awaitables to completion; the first error cancels the others and is raised unwrapped."""
+    """Run all coroutines to completion. The first error cancels the others and is raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as group:
             for work in works:
@@ -182,7 +182,7 @@ async def run_cleanup(work: Coroutine[object, object, T], *, timeout_s: float) -
 async def open_first_available(
     places: Sequence[str], open_one: Callable[[str], Awaitable[T]], *, until: float
 ) -> T:
-    """Open the first available location; divide the remaining time among the locations.
+    """Open the first available location. Divide the remaining time among the locations.
 
     Args:
         places: the locations; at least one.

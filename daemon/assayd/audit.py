@@ -1,11 +1,11 @@
-"""The audit log: records who changed what, as lines of JSON that form a hash chain.
+"""The audit log: records every change and its author, as lines of JSON that form a hash chain.
 
 Each line contains the SHA-256 of the preceding line, also across files, so that a changed, removed or
-inserted line is detected. A user who can write to all files can create a new chain; therefore, keep copies
-on another host. Lines contain paths, ids and users, but never source text.
+inserted line is detected. A user who can write to all files can create a new chain; therefore, keep copies on
+another host. Lines contain paths, ids and users, but never source text.
 
-The daemon writes the log. Commands that work without the daemon also add lines; a lock on the folder
-ensures that each line continues the chain.
+The daemon writes the log. Commands that work without the daemon also add lines; a lock on the folder ensures
+that each line continues the chain.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LOCK_PAUSES_S = (0.001, 0.004, 0.02)
 
 
 class AuditLog:
-    """The audit log in a folder; this process continues its chain."""
+    """The audit log in a folder, whose chain this process continues."""
 
     def __init__(self, folder: Path, *, file_bytes: int = FILE_BYTES, files: int = FILES) -> None:
         """Continue the chain in a folder. Raises: OSError, if the folder can't be used."""
@@ -59,13 +59,13 @@ class AuditLog:
         self._open_file(numbers[-1] if numbers else 1)
 
     def close(self) -> None:
-        """Close the log; afterwards, no lines can be written."""
+        """Close the log. Afterwards, no lines can be written."""
         if self._opened >= 0:
             os.close(self._opened)
             self._opened = -1
 
     def note(self, action: str, *, actor: dict[str, object], subject: str, **details: object) -> bool:
-        """Write one line; return whether it was written. A full disk is logged, but stops no operation."""
+        """Append one line, and return whether it was written. Errors such as a full disk are only logged."""
         entry = {"actor": actor, "action": action, "subject": subject[:_LONGEST], **details}
         try:
             with self._hold_lock():
@@ -95,8 +95,8 @@ class AuditLog:
     def _sync_with_other_writers(self) -> None:
         """Continue after lines that another process has added, if these continue this process's last line.
 
-        If the added lines break the chain, this process's next line breaks it too, so that `verify` detects
-        this. Another process may have begun a new file since this process opened its file.
+        If the added lines break the chain, this process's next line also breaks it, so that a verification
+        detects the break. Another process may have begun a new file since this process opened its file.
         """
         newest = max(map(_parse_file_number, list_log_files(self._folder)), default=0)
         if newest > self._number:
@@ -111,7 +111,7 @@ class AuditLog:
         self._written = size
 
     def _append_line(self, line: bytes) -> None:
-        """Append a whole line; if this fails, append nothing. Raises: OSError."""
+        """Append a whole line. If this fails, append nothing. Raises: OSError."""
         if os.write(self._opened, line) < len(line):
             os.ftruncate(self._opened, self._written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -125,13 +125,13 @@ class AuditLog:
                         yield line
 
     def _rotate(self) -> None:
-        """Begin the next file; if too many files are kept, remove the oldest."""
+        """Begin the next file. If too many files are kept, remove the oldest."""
         self._open_file(self._number + 1)
         for old in list_log_files(self._folder)[: -self._files]:
             old.unlink()
 
     def _open_file(self, number: int) -> None:
-        """Open a file to continue it; if this fails, the previous file stays open. Raises: OSError."""
+        """Open a file to continue it. If this fails, the previous file stays open. Raises: OSError."""
         file = self._folder / f"audit-{number:06}.jsonl"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         opened = os.open(file, flags, 0o600)
@@ -153,7 +153,7 @@ class AuditLog:
 def append_audit_line(
     folder: Path, action: str, *, actor: dict[str, object], subject: str, **details: object
 ) -> bool:
-    """Add a line to a daemon's log from another process; return False if the folder has no log.
+    """Add a line to a daemon's log from another process. Return False if the folder has no log.
 
     Raises: OSError, if the log can't be opened.
     """
@@ -167,7 +167,7 @@ def append_audit_line(
 
 
 def _lock_folder(folder: int) -> None:
-    """Lock the folder against other writers; give up after a short timeout. Raises: BlockingIOError."""
+    """Lock the folder against other writers. Give up after a short timeout. Raises: BlockingIOError."""
     for pause_s in _LOCK_PAUSES_S:
         with suppress(BlockingIOError):
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -55,7 +55,10 @@ class ByteBudget:
         return self._held.total()
 
     def acquire(self, uid: int, size: int, *, operator: bool = False) -> None:
-        """Reserve bytes for a user. Raises: RequestError ``queue.full``, retryable if they can ever fit."""
+        """Reserve bytes for a user.
+
+        Raises: RequestError ``queue.full``, retryable unless `size` exceeds the whole budget.
+        """
         is_operator = operator or uid in self._operators or uid in self._said_to_be
         most = self._total if is_operator else self._total - self._total // OPERATORS_SHARE
         if size + self.held + (0 if is_operator else self._held[uid]) > most:
@@ -73,7 +76,7 @@ class ByteBudget:
 
     @contextmanager
     def reserve_growing(self, uid: int, *, operator: bool | None = None) -> Iterator[GrowingReservation]:
-        """Yield a reservation that can grow; release its bytes when the body ends.
+        """Yield a reservation that can grow. Release its bytes when the body ends.
 
         Args:
             uid: the user whose share is charged.
@@ -90,9 +93,9 @@ class ByteBudget:
 
     @asynccontextmanager
     async def reading(self, size: int, uid: int) -> AsyncIterator[None]:
-        """Wait until no other large text is being read, if this text is large; users take turns.
+        """Hold the turn for reading a large text while the body runs. A small text needs no turn.
 
-        A throttled user rests before its turn, because other users wait for the end of the turn.
+        Users take turns. A throttled user waits before the turn, because other users wait for its end.
         """
         if size <= LARGE_BYTES:
             yield
@@ -105,14 +108,15 @@ class ByteBudget:
 
     @asynccontextmanager
     async def wait_to_parse(self, uid: int, size: int = 0) -> AsyncIterator[None]:
-        """Wait until no other thread is parsing and this user isn't throttled; users take turns.
+        """Hold the only turn for parsing while the body runs. Users take turns, and throttled users wait.
 
-        Parsing threads compete with the event loop for the interpreter. If several were parsing at once,
-        all other work would wait for each of them whenever it needs the interpreter.
+        Parsing threads compete with the event loop for the interpreter. If several were parsing at once, all
+        other work would wait for each of them whenever it needs the interpreter.
 
         Args:
             uid: the user.
-            size: the bytes to parse; a user who holds the turn of `reading` for them doesn't rest again.
+            size: the bytes to parse. If they are so many that the user holds the turn of `reading`, the user
+                isn't throttled again.
         """
         rested = size > LARGE_BYTES
         turn = self._turn(self._parsing, uid) if rested else self._throttled_turn(self._parsing, uid)
@@ -124,7 +128,7 @@ class ByteBudget:
                 self.pace.record_use(uid, perf_counter() - began)
 
     async def parse(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
-        """Parse bytes and return the result; unless they are few, parse them in a thread at the user's turn.
+        """Parse bytes and return the result. If there are many, parse them in a thread at the user's turn.
 
         For more than `LARGE_BYTES`, the caller must hold the turn of `reading`.
         """
@@ -134,7 +138,7 @@ class ByteBudget:
             return await asyncio.to_thread(parse, text)
 
     async def parse_in_turn(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
-        """Hold the turn of `reading` and return the parsed text."""
+        """Wait for the turn of `reading`, then parse the bytes and return the result."""
         async with self.reading(len(text), uid):
             return await self.parse(text, uid, parse)
 

@@ -84,7 +84,7 @@ class Notifier:
         self._notify(f"READY=1\nSTATUS={self.status()}")
 
     def notify_reloading(self) -> None:
-        """Notify the service manager that a reload of the policies has begun; `ready` reports its end."""
+        """Report the beginning of a policy reload to the service manager; `notify_ready` reports its end."""
         self._notify("RELOADING=1")
 
     def notify_stopping(self) -> None:
@@ -92,7 +92,7 @@ class Notifier:
         self._notify(f"STOPPING=1\nSTATUS={self.status()}")
 
     def close(self) -> None:
-        """Close the socket; no more notifications are sent."""
+        """Close the socket. No more notifications are sent."""
         if self._line is not None and self._line.socket is not None:
             self._line.socket.close()
         self._line = None
@@ -118,7 +118,7 @@ SWITCH_S = 0.0005
 
 
 def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
-    """Run the daemon until it is stopped; return the exit code.
+    """Run the daemon until it is stopped, and return the exit code.
 
     Raises: ConfigError or StoreError, if the daemon can't start.
     """
@@ -178,7 +178,10 @@ async def _main(settings: Settings, overrides: PartOverrides) -> None:
 
 
 def build_startup_message(settings: Settings) -> str:
-    """Return a message with the next command for a person at the console; empty for other log formats."""
+    """Return a message with the next command for a person at the console.
+
+    The result is empty for other log formats.
+    """
     if settings.log.format != "console":
         return ""
     client = Path(sys.argv[0]).absolute().with_name("assay")
@@ -253,7 +256,7 @@ class Daemon:
         self._hurry = asyncio.Event()
 
     async def serve(self, *served: tuple[uvicorn.Server, socket.socket]) -> None:
-        """Serve on sockets until a signal requests a stop; then stop in order."""
+        """Serve on sockets until a signal requests a stop. Then stop in order."""
         self._watch_signals()
         async with asyncio.TaskGroup() as tasks:
             serving = [
@@ -280,7 +283,7 @@ class Daemon:
                 task.cancel()
 
     def log_stop(self) -> None:
-        """Log the stop; with a greeting, also print the number of running attempts, if any, to stderr."""
+        """Log the stop. If the daemon has a greeting, also print the number of running attempts to stderr."""
         active = self._parts.scheduler.active
         log.info("daemon.stopping", under_way=active, drain_s=self._drain_s)
         if self._greeting and active:
@@ -335,7 +338,7 @@ class Daemon:
         await self._parts.readiness.keep_ready()
 
     async def _drain(self) -> None:
-        """Wait for running attempts until the drain timeout; a second signal ends the wait."""
+        """Wait for running attempts until the drain timeout. A second signal ends the wait."""
         drained = asyncio.ensure_future(self._parts.scheduler.drain(self._drain_s))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
@@ -352,7 +355,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._on_reload_signal)
 
     def stop(self) -> None:
-        """Stop in order; on a second call, stop without waiting for running attempts."""
+        """Stop in order. On a second call, stop without waiting for running attempts."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()

@@ -38,7 +38,7 @@ class ConfigError(AssaydError):
 
 
 class RequestError(AssaydError):
-    """An exception raised when a request was refused; no part of the request was accepted."""
+    """An exception raised when a request was refused. No part of the request was accepted."""
 
 
 class EngineError(AssaydError):

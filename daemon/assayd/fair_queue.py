@@ -48,7 +48,7 @@ class FairQueue(Generic[T]):
         raise KeyError("the queue is empty")
 
     def pop_other_user(self, users: Container[int]) -> T | None:
-        """Remove and return the next item of a user who isn't in `users`; None if there is none."""
+        """Remove and return the next item of a user who isn't in `users`, or None if there is none."""
         for user, flows in self._users.items():
             if user not in users:
                 return self.pop_item(next(iter(next(iter(flows.values())))))
@@ -208,7 +208,7 @@ class UserThrottle:
         return all(each == user or now - at > ALONE_S for each, at in self._seen.items())
 
     def record_use(self, user: Hashable, seconds: float) -> None:
-        """Record the time that a user has used; the user must then wait if other users are active."""
+        """Record the time that a user has used. The user must then wait if other users are active."""
         if self.is_only_user(user):
             return
         now = self._clock()

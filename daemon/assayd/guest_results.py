@@ -113,7 +113,7 @@ class CallResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileFailure:
-    """The compiler in the container refused the text."""
+    """The result of source that the container's Python can't compile."""
 
     error_type: str
     message: str
@@ -123,7 +123,7 @@ class CompileFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingFunction:
-    """The text ran but didn't define a callable with this name."""
+    """The result of source that ran without defining the requested function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class ExecFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptExit:
-    """The result of a script that called ``sys.exit()``; its wait status contains the exit status."""
+    """The result of a script that called ``sys.exit()``. Its wait status contains the exit status."""
 
 
 Record = (
@@ -227,7 +227,7 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> RaisedException:
 
 
 def _parse_variable_values(given: JsonValue) -> Iterator[tuple[str, str]]:
-    """Yield variable names with their values; skip invalid entries, and truncate long values."""
+    """Yield variable names with their values. Skip invalid entries, and truncate long values."""
     for name, text in list(given.items())[:_MAX_VALUES] if isinstance(given, dict) else ():
         if isinstance(text, str) and name.isidentifier() and len(name) <= _MEANT_CHARS:
             yield name, shorten_text(text, _VALUE_CHARS)

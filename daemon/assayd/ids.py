@@ -34,7 +34,7 @@ class UlidGenerator:
         self._last = 0
 
     def new(self) -> str:
-        """Return a fresh ULID."""
+        """Return a new ULID, which is greater than all earlier ULIDs of this generator."""
         fresh = (time.time_ns() // 1_000_000) << _RANDOM_BITS | int.from_bytes(os.urandom(10), "big")
         self._last = max(fresh, self._last + 1)
         return encode_crockford(self._last)

@@ -42,7 +42,7 @@ class KeySource:
 
 
 def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> ProviderKey:
-    """Return a provider's key; for a server other than the vendor's, use only an explicitly configured key.
+    """Return a provider's key. For a server other than the vendor's, use only an explicitly configured key.
 
     Raises: ConfigError ``repair.key`` (for other sections, the section's own code), if the key is missing
     from its configured location or other users can read it.
@@ -75,7 +75,7 @@ def make_environment_unreadable() -> None:
 
 
 def _read_key_file(owner: str, path: Path) -> str:
-    """Read a key file; it must be a regular file of this user or root, unreadable for group and others.
+    """Read a key file. It must be a regular file of this user or root, unreadable for group and others.
 
     A file that root's group can read is accepted, because systemd passes credentials in this way.
     """

@@ -1,4 +1,4 @@
-"""Defines the class `Kind`; every kind of submission is the only instance of a subclass.
+"""Defines the class `Kind`. Every kind of submission is the only instance of a subclass.
 
 A kind is pure: it performs no I/O and reads no clock. Its static stages and everything that parses
 submitted text run in an analysis worker, submitted code runs in a container, and the kind interprets both
@@ -85,7 +85,7 @@ class Cap(StrEnum):
 
 
 class Kind(ABC, Generic[P, Q]):
-    """A kind of submission, generic in its payload type; without a type parameter, it accepts any payload.
+    """A kind of submission, generic in its payload type. Without a type parameter, it accepts any payload.
 
     Attributes:
         name: the kind's name in a submission.
@@ -178,7 +178,7 @@ class Kind(ABC, Generic[P, Q]):
 
     @abstractmethod
     def judge(self, payload: Q, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Convert the raw record of the run to findings and cases. Pure; all guest bytes are hostile."""
+        """Convert the raw record of the run to findings and cases. All bytes from the guest are hostile."""
 
     def prepare_trial(self, payload: Q, policy: ExecutionPolicy) -> Q:
         """Return the prepared payload with the data for `plan_trial`, if the policy requires a trial.
@@ -218,32 +218,35 @@ class Kind(ABC, Generic[P, Q]):
         return policy
 
     def labels(self, payload: P) -> Mapping[str, str]:
-        """Return the labels derived from the payload; the submission's own labels take precedence."""
+        """Return the labels derived from the payload. The submission's own labels take precedence."""
         return {}
 
     def rate(self, payload: P, findings: Sequence[Finding]) -> Rating | None:
-        """Return the rating of a validated or failed submission, based on its findings, or None.
+        """Return the kind's rating of a validated or failed submission, or None if the kind has no ratings.
 
-        `payload` is the submitted one; this method doesn't parse it.
+        `payload` is the submitted payload, which this method must not parse.
         """
         return None
 
     def withheld(self, payload: P) -> bool:
         """Return whether a validated submission can't be approved, because some checks were skipped.
 
-        `payload` is the submitted one: this method doesn't parse it.
+        `payload` is the submitted payload, which this method must not parse.
         """
         return False
 
     def integrity(self, payload: P) -> str | None:
         """Return the basis of a submission's score, or None for a kind without scores.
 
-        `payload` is the submitted one: this method doesn't parse it.
+        `payload` is the submitted payload, which this method must not parse.
         """
         return None
 
     def use_tables(self, folders: Sequence[Path]) -> None:
-        """Add the rules and words in an operator's folders, in this process. Raises: ConfigError."""
+        """Load an operator's tables of rules and words from folders into this process.
+
+        Raises: ConfigError.
+        """
         message = f"the kind {self.name} doesn't support tables"
         raise ConfigError("tables.unknown", message, field=f"tables.{self.name}")
 
@@ -252,10 +255,10 @@ class Kind(ABC, Generic[P, Q]):
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Describe the failed stage, its inputs and the allowed names, for a model's next try.
+        """Return the text for a model's next try: the failed stage, its findings and the allowed names.
 
-        `findings` are the findings of every failed stage, in order, and the quality findings; `stage` is
-        the first failed stage, or `complete`. Without an effective policy, allowed names are omitted.
+        `findings` are the findings of every failed stage, in order, and the quality findings; `stage` is the
+        first failed stage, or `complete`. Without an effective policy, allowed names are omitted.
         """
         headline = select_headline(self.headlines, stage)
         return build_retry_context(findings, headline=headline, reminders=self.rules_for(policy))
@@ -265,7 +268,7 @@ class Kind(ABC, Generic[P, Q]):
         return (*self.reminders, *describe_permissions(policy, offer=self.offer))
 
     def code_of(self, answer: str) -> str:
-        """Return the code of a model's answer, without surrounding prose and code fences."""
+        """Return the code in a model's answer. By default, the whole answer is code."""
         return answer
 
     def passage(self, payload: P) -> SourcePart:
@@ -308,15 +311,18 @@ class Kind(ABC, Generic[P, Q]):
         return normalize_source(self.passage(payload).text, "#")
 
     def taken(self, payload: P) -> ExtractedFields:
-        """Return the extracted fields and their source strings, or none if rules can't replace the code."""
+        """Return the submission's sample strings, and the fields that it extracts from them.
+
+        Both are empty if extraction rules can't replace the submitted code.
+        """
         return ExtractedFields(texts=(), fields=())
 
     def around(self, context: Any) -> Sequence[PromptContext]:
-        """Return the request's context in the form that a prompt shows to the model."""
+        """Return the generation request's context, as shown in a prompt."""
         return ()
 
     def brief(self, context: Any, policy: ExecutionPolicy) -> PromptParts:
-        """Return the kind's part of the prompt, given the context and the effective policy."""
+        """Return the kind's parts of a generation prompt, for a request context and the effective policy."""
         return PromptParts(
             task=self.task,
             rules=(*self.rules_for(reduce_to_usual_imports(policy)), *self._compared(context)),
@@ -326,12 +332,15 @@ class Kind(ABC, Generic[P, Q]):
         )
 
     def base(self, context: Any) -> Document:
-        """Return, as plain JSON, the part of the payload that the request's context determines."""
+        """Return the payload fields that the request's context determines, as plain JSON."""
         document: Document = context.model_dump(mode="json", exclude_unset=True)
         return document
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
-        """Return a payload with a proposal in it, as plain JSON. Raises: ValueError, if it is invalid."""
+        """Return `base` with a model's proposal inserted, as plain JSON.
+
+        Raises: ValueError, if the proposal is invalid.
+        """
         return {**base, self.code_field: self.code_of(proposal.code)}
 
     def _compared(self, asked: object) -> tuple[str, ...]:

@@ -78,12 +78,12 @@ class _LossyStream:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write to the underlying stream; ignore failures."""
+        """Write to the underlying stream. Ignore failures."""
         with suppress(OSError):
             self._stream.write(text)
 
     def flush(self) -> None:
-        """Flush the underlying stream; ignore failures."""
+        """Flush the underlying stream. Ignore failures."""
         with suppress(OSError):
             self._stream.flush()
 
@@ -95,7 +95,7 @@ def get_current_request_id() -> str | None:
 
 
 def build_trace_log_fields(context: TraceContext | None) -> dict[str, str]:
-    """Return the log fields that identify the current span; empty if tracing is off."""
+    """Return the log fields that identify the current span. The result is empty if tracing is off."""
     return {} if context is None else {"trace_id": context.trace_id, "span_id": context.span_id}
 
 

@@ -24,7 +24,7 @@ def run_for_exit_code(program: str, run: Callable[[], int]) -> int:
 
 @contextmanager
 def disable_gc_during_imports() -> Iterator[None]:
-    """Disable garbage collection while the `with` block imports a program; this saves a fifth of the time.
+    """Disable garbage collection while the `with` block imports a program. This saves a fifth of the time.
 
     Afterwards, the collector ignores all objects that exist at the end of the block.
     """

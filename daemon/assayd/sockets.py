@@ -53,7 +53,7 @@ def listen_loopback(address: tuple[str, int]) -> socket.socket:
 
 
 def is_socket_activated() -> bool:
-    """Return whether systemd passed the socket (sd_listen_fds(3)); such a socket outlives this process."""
+    """Return whether systemd passed the socket (sd_listen_fds(3)). Such a socket outlives this process."""
     return os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1"
 
 

@@ -277,7 +277,7 @@ class WebhookLimits:
 
 
 class WebhookSender:
-    """A sender of webhook messages. Implements `ports.webhooks.WebhookGate`.
+    """A sender of webhook messages. Implements `ports.chains.WebhookGate`.
 
     Args:
         receivers: the receivers that the operator lists.
@@ -425,7 +425,10 @@ class WebhookSender:
         tell(f"webhook.{outcome}", message_id=message.id, to=message.origin, tries=message.tries + 1, **more)
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Return the known state of the receivers without sending a message; empty if none is listed."""
+        """Return the known state of the receivers without sending a message.
+
+        The result is empty if none is listed.
+        """
         if not self._receivers:
             return ()
         problems = [each for each in await asyncio.gather(*map(self._find_problem, self._receivers)) if each]

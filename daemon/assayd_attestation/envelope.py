@@ -38,20 +38,20 @@ class VerifiedEnvelope:
 
 
 def encode_pre_authentication(payload: bytes) -> bytes:
-    """Return the bytes that a signature of an envelope covers."""
+    """Return the DSSE pre-authentication encoding (PAE) of a payload, which is the byte string to sign."""
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
 def create_envelope(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
-    """Return the envelope of a signed statement as JSON."""
+    """Return a DSSE envelope as JSON, with the payload and one signature."""
     signatures = [{"keyid": key_id, "sig": base64.b64encode(signature).decode()}]
     body = base64.b64encode(payload).decode()
     return json.dumps({"payload": body, "payloadType": PAYLOAD_TYPE, "signatures": signatures}).encode()
 
 
 def verify_envelope(text: bytes, keys: Sequence[PublicKey]) -> VerifiedEnvelope:
-    """Return the statement of an envelope that one of the keys has signed.
+    """Verify an envelope, and return its statement and the id of the key that signed it.
 
     The statement is parsed only after its signature has been verified.
 

@@ -27,7 +27,7 @@ class KeyFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A public key that verifies signatures, with the id of the key in envelopes."""
+    """An Ed25519 public key for verifying signatures."""
 
     key: Ed25519PublicKey
 
@@ -39,7 +39,7 @@ class PublicKey:
 
     @property
     def pem(self) -> bytes:
-        """Return the key as a PEM block."""
+        """Return the public key in PEM format."""
         encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         return self.key.public_bytes(encoding, form)
 
@@ -115,7 +115,7 @@ def _encode_private_pem(key: Ed25519PrivateKey) -> bytes:
 
 
 def _read_file_with_mode(file: Path) -> tuple[int, bytes]:
-    """Return the mode and the content of a file, both read through the same descriptor."""
+    """Return the permission bits and the content of a file, read through one descriptor."""
     try:
         with file.open("rb") as opened:
             about = os.fstat(opened.fileno())

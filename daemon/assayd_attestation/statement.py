@@ -45,14 +45,14 @@ _COOKIE = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignerIdentity:
-    """The daemon that signs, with its id and the name that the operator assigned to it."""
+    """The id of the signing daemon, and the name (if any) that the operator assigned to the daemon."""
 
     daemon_id: str
     name: str | None
 
 
 def build_attempt_statement(concluded: ConcludedAttempt, signatory: SignerIdentity) -> bytes:
-    """Return the statement about an attempt, as JSON."""
+    """Return the in-toto statement about an attempt, encoded as JSON."""
     attempt = concluded.attempt
     sources = [
         (name, _hash_text(text.encode("utf-8", "replace")))
@@ -89,9 +89,9 @@ def build_attempt_statement(concluded: ConcludedAttempt, signatory: SignerIdenti
 def build_batch_statement(
     batch: Batch, items: Sequence[tuple[BatchItem, Attempt | None]], signatory: SignerIdentity, now: datetime
 ) -> bytes:
-    """Return the statement about a batch as JSON.
+    """Return the in-toto statement about a batch, encoded as JSON.
 
-    The subjects are the submissions of the batch by line.
+    The subjects are the batch's submissions, named by line number.
     """
     predicate = {
         "batch": {"id": batch.id, "name": batch.name},
@@ -154,7 +154,7 @@ def _hash_text(text: bytes) -> str:
 
 
 LARGE_BYTES = 2**20
-"""Of a bundle's files; from here on they are hashed in a thread."""
+"""The total size of a bundle's files above which the files are hashed in a thread."""
 _MOST_ANSWER = 4096
 _MOST_ERROR = 300
 
@@ -165,19 +165,19 @@ class Signer(Protocol):
     key_id: str
 
     async def sign(self, text: bytes) -> bytes:
-        """Return the signature of the content. Raises: AssaydError ``attestation.failed``."""
+        """Return the Ed25519 signature of `text`. Raises: AssaydError ``attestation.failed``."""
         ...
 
 
 class FileSigner:
-    """A signer that uses a key from a file."""
+    """A signer that uses a private key from a file."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         self.key_id = keys.PublicKey(key.public_key()).id
 
     async def sign(self, text: bytes) -> bytes:
-        """Return the signature of the content made with the key from the file."""
+        """Return the Ed25519 signature of `text`, made with the key from the file."""
         return self._key.sign(text)
 
 
@@ -232,14 +232,14 @@ class CommandSigner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningAttester:
-    """An attester that signs statements. Implements `ports.attesting.Attester`."""
+    """An attester that signs statements. Implements `ports.artifacts.Attester`."""
 
     signer: Signer
     signatory: SignerIdentity
     clock: Clock
 
     async def attest(self, concluded: ConcludedAttempt) -> bytes:
-        """Return the signed statement about an attempt."""
+        """Return the DSSE envelope with the signed statement about an attempt."""
         if sum(map(len, concluded.files.values())) > LARGE_BYTES:
             payload = await asyncio.to_thread(build_attempt_statement, concluded, self.signatory)
         else:
@@ -247,7 +247,7 @@ class SigningAttester:
         return await self._sign_envelope(payload)
 
     async def attest_batch(self, batch: Batch, items: Sequence[tuple[BatchItem, Attempt | None]]) -> bytes:
-        """Return the signed statement about a finished batch, which lists its items and stored attempts."""
+        """Return the DSSE envelope with the signed statement about a finished batch and its items."""
         now = self.clock.now()
         return await self._sign_envelope(
             await asyncio.to_thread(build_batch_statement, batch, items, self.signatory, now)

@@ -1,4 +1,4 @@
-"""Verifies signed verdicts offline, against a bundle or a file; a batch needs only its attestation.
+"""Verifies signed verdicts offline, against a bundle or file. A batch needs only its attestation.
 
 All input is treated as hostile. Every mismatch is reported, and no input is extracted or run.
 """
@@ -26,9 +26,9 @@ from assayd_attestation.envelope import (
 from assayd_attestation.keys import PublicKey
 
 UNSIGNED_FILES = frozenset({ATTESTATION, "manifest.json"})
-"""Files of a bundle that the attestation doesn't name: itself, and the list that holds its digest."""
+"""Files of a bundle that the attestation doesn't list: itself, and the manifest that contains its digest."""
 SUBMISSION = "submission"
-"""The subject that is the whole submission."""
+"""The name of the subject that represents the complete submission."""
 NEXT_TO_FILE = ".attestation.json"
 PIECE_BYTES = 2**20
 CLOCK_SKEW = timedelta(minutes=5)
@@ -60,7 +60,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedAttestation:
-    """The contents of an attestation that was verified."""
+    """The contents of a verified attestation: the subject's name, the key id and the statement."""
 
     subject: str
     key_id: str
@@ -68,7 +68,7 @@ class VerifiedAttestation:
 
     @property
     def predicate(self) -> Mapping[str, Any]:
-        """Return the predicate of the verified statement."""
+        """Return the predicate of the statement, or an empty dict if it isn't a JSON object."""
         predicate = self.statement["predicate"]
         return predicate if isinstance(predicate, dict) else {}
 
@@ -134,7 +134,7 @@ def _require_valid_verdict(
 def verify_batch(
     path: Path, keys: Sequence[PublicKey], *, wanted: Wanted = Wanted(), now: datetime | None = None
 ) -> VerifiedAttestation:
-    """Verify the attestation of a batch and that every item is validated.
+    """Verify a batch's attestation, and require that every item was validated.
 
     Raises: the same errors as `verify`.
     """
@@ -215,9 +215,9 @@ def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tu
 
 
 def _matches_subject_name(path: Path, subject: object) -> bool:
-    """Return whether a subject's name permits a file.
+    """Return whether a file's name is compatible with a subject's name.
 
-    Only a file of a module must have its recorded name.
+    Only a subject ``files.PATH``, which is a file of a module, requires a specific file name.
     """
     within, _, name = str(subject).partition(".")
     return within != "files" or path.name == name.rpartition("/")[2]
@@ -291,9 +291,9 @@ def _read_attestation(file: Path) -> bytes:
 
 
 def _iter_file_digests(bundle: Path) -> Iterator[tuple[str, str]]:
-    """Yield the files of a bundle with their digests.
+    """Yield the relative path and the SHA-256 digest of each signed file in a bundle's folder.
 
-    Raises an error for anything except regular files and folders.
+    Raises: MismatchError, if the folder contains anything except regular files and folders.
     """
     for folder, folders, files in os.walk(bundle, onerror=_raise_os_error):
         for name in (*folders, *files):

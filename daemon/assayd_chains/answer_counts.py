@@ -22,9 +22,9 @@ from assayd.store.tables import from_micros, generations, repair_fixes, repairs,
 from assayd_chains.model import Outcome
 
 MOST_CHAINS = 2_000
-"""Generations that are read at most, and repairs, the newest of each."""
+"""Maximum number of generations, and of repairs, to read, beginning with the newest."""
 _AT_ONCE = 500
-"""Ids of one statement."""
+"""Maximum number of ids in one SQL statement."""
 _RANDOM_BITS = 80
 
 Key = tuple[str, str, date]
@@ -32,7 +32,11 @@ Key = tuple[str, str, date]
 
 @dataclass(slots=True)
 class RuleCount:
-    """The numbers of failed attempts that broke a rule, had a next attempt, and then cleared the rule."""
+    """The attempts in repairs that broke one rule.
+
+    `answered` counts the attempts that another attempt followed, and `cleared` counts the following attempts
+    that no longer broke the rule.
+    """
 
     attempts: int = 0
     answered: int = 0
@@ -59,7 +63,7 @@ class AnswerCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCounts:
-    """The counts by kind, provider and week; a week is identified by its Monday.
+    """The counts by kind, provider and week, where a week is identified by its Monday.
 
     The field `complete` is False if there are more chains than the query's limit.
     """
@@ -75,7 +79,10 @@ def get_first_week_start(now: datetime, weeks: int) -> datetime:
 
 
 def count_answers(connection: Connection, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
-    """Count the answers in chains of one user, or of all users, that began after a time."""
+    """Count providers' answers in chains that began at or after `since`.
+
+    If `uid` or `kind` is None, all users or kinds are counted.
+    """
     counts: defaultdict[Key, AnswerCount] = defaultdict(AnswerCount)
     columns = (repairs.c.attempt_id, repairs.c.generation_id, repairs.c.hint)
     fixed = connection.execute(_select_newest_chains(repairs, columns, uid, since, kind)).all()
@@ -108,9 +115,9 @@ def count_answers(connection: Connection, uid: int | None, since: datetime, kind
 def _select_newest_chains(
     table: Table, columns: Sequence[Any], uid: int | None, since: datetime, kind: str | None
 ) -> Select[Any]:
-    """Return the query for the newest chains of one user, or of all users, which uses an index.
+    """Return the query for the newest chains of one user or, if `uid` is None, of all users.
 
-    Without a user, the query uses the index of the ids, because ids begin with a time.
+    The query uses an index. For all users, this is the index of the ids, because ids begin with a time.
     """
     shown = (table.c.id, table.c.kind, table.c.provider, table.c.started_at, table.c.outcome, *columns)
     statement = select(*shown).order_by(table.c.started_at.desc()).limit(MOST_CHAINS)
@@ -128,7 +135,7 @@ def _build_count_key(row: Any) -> Key:
 
 
 def _map_attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[str | None]]:
-    """Return the attempts of each repair's fixes, in order; a fix that wasn't run has None."""
+    """Return the attempt ids of each repair's fixes, in order, with None for a fix that wasn't run."""
     found: defaultdict[str, list[str | None]] = defaultdict(list)
     columns = (repair_fixes.c.repair_id, repair_fixes.c.attempt_id)
     for some in _chunk_ids(ids):
@@ -149,7 +156,7 @@ def _map_broken_rules(connection: Connection, ids: Sequence[str]) -> Mapping[str
 
 
 def _chunk_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the ids in groups that are small enough for one statement."""
+    """Yield the ids in groups that are small enough for one SQL statement."""
     return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
 
 
@@ -173,7 +180,7 @@ def _count_generation_outcome(count: AnswerCount, outcome: str, drafts: Sequence
 def _count_cleared_rules(
     rules: defaultdict[str, RuleCount], tries: Sequence[str], broken: Mapping[str, frozenset[str]]
 ) -> None:
-    """Count the rules that a repair's attempts broke, in order.
+    """Add a repair's attempts, in order, to the counts of the rules that they broke.
 
     Validated attempts broke no rules.
     """

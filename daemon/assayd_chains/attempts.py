@@ -27,13 +27,13 @@ from assayd_chains.provider import ProviderStep
 from assayd_chains.store import DatabaseChainStore
 
 WAIT_S = 60.0
-"""How long one look at the scheduler waits; the chain's own time ends the looking."""
+"""Seconds per wait for the scheduler, which is repeated until the chain's time limit."""
 UNKNOWN_S = 1.0
-"""Pause between two looks at an attempt that another process carries out."""
+"""Seconds between two checks of an attempt that another process runs."""
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 ReadSubmission = Callable[[str], Awaitable[Document | None]]
-"""Returns an attempt's submission; None before the first submission, or after its deletion."""
+"""A function that returns an attempt's submission, or None if there is none or if it was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class FinishedSubmission:
 
     @property
     def payload(self) -> dict[str, object]:
-        """Return the payload of the submission."""
+        """Return the payload of the submission. Raises: TypeError, if the payload isn't a JSON object."""
         payload = self.submission.get("payload")
         if not isinstance(payload, dict):
             raise TypeError("a submission on record has no payload")
@@ -54,17 +54,20 @@ class FinishedSubmission:
 
 
 class AttemptClient(Protocol):
-    """The interface that a chain uses to submit and to follow attempts."""
+    """The interface through which a chain submits and follows attempts."""
 
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
-        """Submit on behalf of a peer. Repeated submission of the same attempt has no effect.
+        """Submit a document on behalf of a peer, as the attempt with the given id.
 
-        Raises: RequestError.
+        Repeated submission under the same id has no effect. Raises: RequestError.
         """
         ...
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:
-        """Wait until an attempt has a verdict. Raises: RequestError ``not_found``."""
+        """Wait until an attempt has a verdict, and return it with its submission and report.
+
+        Raises: RequestError ``not_found``.
+        """
         ...
 
     async def submission(self, attempt_id: str) -> Document | None:
@@ -76,16 +79,16 @@ class AttemptClient(Protocol):
         ...
 
     async def cancel(self, attempt_id: str) -> None:
-        """Request that an attempt end. An attempt that has already ended is unchanged."""
+        """Request the cancellation of an attempt. An attempt that has already ended isn't changed."""
         ...
 
     async def trace(self, attempt_id: str) -> str | None:
-        """Return the trace span of an attempt, or None if it has no span or was deleted."""
+        """Return the trace context of an attempt as text, or None if it has no trace or was deleted."""
         ...
 
 
 class DaemonAttempts:
-    """The attempts of this daemon. Implements `AttemptClient`."""
+    """A client of this daemon's own attempts. Implements `AttemptClient`."""
 
     def __init__(
         self,
@@ -103,7 +106,10 @@ class DaemonAttempts:
         self._sleep = sleep
 
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
-        """Submit on behalf of a peer, with retries while the queue or disk is full or the daemon stops."""
+        """Submit a document on behalf of a peer.
+
+        The call is retried while the queue or disk is full or the daemon is stopping.
+        """
         document = await asyncio.to_thread(canonical, dict(submission))
         origin = AttemptOrigin(peer=peer, attempt_id=attempt_id)
         retrying = AsyncRetrying(
@@ -112,7 +118,10 @@ class DaemonAttempts:
         await retrying(self._admission.submit_document, document, origin)
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:
-        """Wait until an attempt has a verdict. Raises: RequestError ``not_found``."""
+        """Wait until an attempt has a verdict, and return it with its submission and report.
+
+        Raises: RequestError ``not_found``.
+        """
         while True:
             ended = await self._scheduler.wait(attempt_id, WAIT_S)
             attempt = await self._jobs.get(attempt_id)
@@ -132,7 +141,7 @@ class DaemonAttempts:
         return None if attempt is None else await self._read_submission(attempt)
 
     async def _read_submission(self, attempt: Attempt) -> Document:
-        """Return the submission of an attempt; a large one is fetched and parsed at its owner's turn."""
+        """Return an attempt's submission. Only one large submission is read at a time."""
         budget, uid = self._scheduler.budget, attempt.peer.uid
         async with budget.reading(await self._jobs.document_size(attempt.id), uid):
             document = await self._jobs.document(attempt.id)
@@ -144,17 +153,17 @@ class DaemonAttempts:
         return self._admission.policy(await self._admission.read_submission_in_turn(document, uid))
 
     async def cancel(self, attempt_id: str) -> None:
-        """Request that an attempt end. An attempt that has already ended is unchanged."""
+        """Request the cancellation of an attempt. An attempt that has already ended isn't changed."""
         self._scheduler.cancel(attempt_id)
 
     async def trace(self, attempt_id: str) -> str | None:
-        """Return the trace span of an attempt, or None if it has no span or was deleted."""
+        """Return the trace context of an attempt as text, or None if it has no trace or was deleted."""
         attempt = await self._jobs.get(attempt_id)
         return attempt.trace if attempt is not None else None
 
 
 async def submit_fallback_rules(attempts: AttemptClient, repair: Repair) -> None:
-    """Submit the accepted rules of a repair instead of its code.
+    """Submit a repair's accepted fallback rules in place of the code.
 
     Nothing is submitted if the rules were submitted before, or if the code was deleted.
     """
@@ -190,7 +199,7 @@ def _parse_json_object(document: bytes) -> Document:
 async def list_diffs(
     before: str | None, answers: Sequence[Answer], read: ReadSubmission
 ) -> tuple[str | None, ...]:
-    """Return the changes of each answer, or None for an answer without stored submissions to compare.
+    """Return each answer's diff from the previous submission, or None if a submission isn't stored.
 
     Args:
         before: the attempt that the first answer follows, if any.
@@ -236,7 +245,7 @@ async def build_attachments(
 
 
 async def _find_draft_step(attempt: Attempt, store: DatabaseChainStore) -> ProviderStep | None:
-    """Return the answer to a natural-language request from which this attempt was made, or None."""
+    """Return the provider's draft from which this attempt was made, or None if no draft was its source."""
     chain = await store.find_generation(attempt)
     drafts = chain.drafts if chain is not None else ()
     number = next((draft.number for draft in drafts if draft.attempt_id == attempt.id), None)

@@ -55,7 +55,7 @@ log = structlog.get_logger()
 
 ALERT_TIMEOUT_S = 60.0
 OPEN_PER_USER = 16
-"""Generations of one user that are under way at once."""
+"""Maximum number of unfinished generations of one user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +102,14 @@ class RepairRequests:
             raise RequestError("repair.provider_unknown", message, field="repair.provider")
 
     async def record(self, attempt: Attempt, wish: RepairOptions) -> None:
-        """Record a request to repair an attempt if it fails; a repeated request has no effect."""
+        """Record a request to repair an attempt if it fails. A repeated request has no effect."""
         if not await self._store.repairs_of(attempt.id):
             chain = self.new(attempt, wish)
             await self._store.save(chain)
             self.recorded.put_nowait(chain)
 
     def new(self, attempt: Attempt, wish: RepairOptions, grant: BudgetGrant | None = None) -> Chain:
-        """Return a new repair of an attempt without recording the repair."""
+        """Return a new chain that repairs an attempt, without recording the chain."""
         now, chain_id = self._clock.now(), self._ids.new()
         failure = Failure(attempt_id=attempt.id, at=now)
         return Chain(
@@ -125,7 +125,7 @@ class RepairRequests:
 
 
 class Chains:
-    """The repairs and generations of a daemon, as provided to the API."""
+    """A manager of this daemon's repairs and generations, as used by the API."""
 
     def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
@@ -157,7 +157,7 @@ class Chains:
         self._metrics = metrics
         self._limits = limits
         self.writers: Sequence[str] = sorted(name for name in providers if name != rules.NAME)
-        """The providers that read words, in order: models and programs."""
+        """The sorted names of the providers that can write code from a request: models and programs."""
         # Separate, so that neither kind of start waits for the other.
         self._slots = {start: asyncio.Semaphore(limits.at_once) for start in (True, False)}
         self._courses: dict[str, ChainRun] = {}
@@ -167,7 +167,7 @@ class Chains:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Chains]:
-        """Run chains while the body runs; unfinished chains then wait for the daemon's next run."""
+        """Run chains while the body runs. Unfinished chains then wait for the daemon's next run."""
         async with task_group() as self._tasks:
             requested = self._tasks.create_task(self._start_requested(), name="repair-requests")
             try:
@@ -182,7 +182,7 @@ class Chains:
             await self._start_if_assigned(await self._requests.recorded.get())
 
     async def recover_unfinished(self, only: Container[str] | None = None) -> None:
-        """Continue the unfinished chains of a previous run, or `only` the chains with the given ids."""
+        """Continue the unfinished chains of a previous run. If `only` is set, skip all other chain ids."""
         unfinished = [each for each in await self._store.list_unfinished() if only is None or each.id in only]
         for chain in unfinished:
             self._start_chain(chain)
@@ -219,7 +219,7 @@ class Chains:
         return _require_repair(course.chain)
 
     def _select_repair_provider(self, terms: RepairTerms) -> str:
-        """Return the provider of a repair; a hint is sent only to a provider that can read it.
+        """Return the provider name for a repair. A hint requires a provider that can read hints.
 
         Raises: RequestError ``repair.hint_unread``.
         """
@@ -235,7 +235,7 @@ class Chains:
         return terms.provider or rules.NAME
 
     async def _count_fixes_left(self, attempt: Attempt) -> int:
-        """Return how many fixes remain for an attempt together with its predecessors.
+        """Return the number of fixes left for an attempt, which shares its budget with its predecessors.
 
         Raises: RequestError ``repair.budget_spent``.
         """
@@ -253,7 +253,7 @@ class Chains:
         return left
 
     async def _find_first_predecessor(self, attempt: Attempt) -> Attempt:
-        """Return the first predecessor of an attempt, which wasn't produced by a repair."""
+        """Return the earliest stored predecessor of an attempt, or the attempt if it has none."""
         return (await self._list_ancestors(attempt))[-1]
 
     async def _list_ancestors(self, attempt: Attempt) -> Sequence[Attempt]:
@@ -423,7 +423,7 @@ class Chains:
             tokens.inc(sum_tokens(chain.round.answers, name) or 0)
 
     async def _run_alert_command(self, chain: Chain) -> None:
-        """Run the operator's alert command for a failed chain."""
+        """Run the operator's alert command, with the chain and its last report, for a failed chain."""
         if chain.outcome in {Outcome.VALIDATED, Outcome.QUESTION} or not self._limits.on_exhausted:
             return
         repair, last = chain.repair, chain.last_attempt_id
@@ -450,11 +450,11 @@ class Chains:
         return await self._store.repairs(uid=uid, before=before, limit=limit)
 
     async def repairs_of(self, attempt_id: str) -> Sequence[Repair]:
-        """Return the repairs that an attempt began or belongs to."""
+        """Return the repairs that an attempt began or belongs to, oldest first."""
         return await self._store.repairs_of(attempt_id)
 
     async def get_fix(self, attempt_id: str) -> AttemptFix | None:
-        """Return the fix that an attempt runs, or None."""
+        """Return the fix that an attempt runs, or None if the attempt doesn't run a fix."""
         found = await self._store.repairs_of(attempt_id)
         fixes = [(repair, fix) for repair in found for fix in repair.fixes if fix.attempt_id == attempt_id]
         if not fixes:
@@ -470,11 +470,11 @@ class Chains:
         )
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
-        """Return the first repair that began with an attempt, or None."""
+        """Return the first repair that began with an attempt, or None if no repair did."""
         return await self._store.get_first_repair(attempt_id)
 
     async def list_repair_diffs(self, repair: Repair) -> Sequence[str | None]:
-        """Return the changes of each fix, or None for fixes that weren't submitted or were deleted."""
+        """Return each fix's diff from the previous submission, or None if either submission isn't stored."""
         return await list_diffs(repair.attempt_id, repair.fixes, self._attempts.submission)
 
     async def get_repair_step(self, repair: Repair, number: int) -> ProviderStep | None:
@@ -512,7 +512,7 @@ class Chains:
         return await self._store.generations(uid=uid, before=before, limit=limit)
 
     async def list_diffs(self, chain: Chain) -> Sequence[str | None]:
-        """Return the changes that each answer makes to the previous attempt, in the document's order."""
+        """Return each answer's diff from the previous submission, in the order of the generation document."""
         read = self._attempts.submission
         return [diff for each in chain.rounds for diff in await list_diffs(each.follows, each.answers, read)]
 
@@ -542,7 +542,7 @@ class Chains:
         return not ended and (self.end(chain_id) or await self._driving.request_cancel(kind, chain_id))
 
     def end(self, chain_id: str) -> bool:
-        """Cancel a chain if this process runs it, and return whether it does."""
+        """Cancel a chain if this process runs the chain, and return whether it runs here."""
         if chain_id in self._courses:
             self._cancelled.add(chain_id)
             self._carriers[chain_id].cancel()

@@ -27,10 +27,10 @@ from assayd.model.run import Cause
 from assayd_chains.model import Answer, Chain, ChainRound, Outcome, Strategy
 
 TERMINAL_CAUSES = frozenset({Cause.POLICY_VIOLATION.value, Cause.INFRASTRUCTURE.value, Cause.CANCELLED.value})
-"""After these the code isn't tried again: it broke a policy, or it isn't the code that failed."""
+"""Causes after which no fix is tried: a violated policy, an infrastructure error, or a cancellation."""
 
 STUCK_AFTER = 3
-"""How often the same failure in a row ends a chain."""
+"""Number of consecutive equal failures that end a chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def _choose_strategy(current: ChainRound) -> Strategy:
 
 
 def _has_terminal_cause(current: ChainRound) -> bool:
-    """Return whether the last attempt ended in a way that new code can't fix."""
+    """Return whether the last attempt has an outcome that new code can't change."""
     ended = _find_last_judged_answer(current)
     if ended is None:
         return current.failure is not None and current.failure.cause in TERMINAL_CAUSES
@@ -95,7 +95,7 @@ def _find_last_judged_answer(current: ChainRound) -> Answer | None:
 
 
 def _describe_outcome(current: ChainRound, outcome: Outcome) -> str | None:
-    """Return additional information about an outcome for users, or None."""
+    """Return a sentence that explains an outcome to users, or None."""
     if outcome is Outcome.QUESTION and current.last is not None:
         return current.last.text
     if current.failure is not None:
@@ -112,12 +112,12 @@ def _describe_outcome(current: ChainRound, outcome: Outcome) -> str | None:
 
 
 def describe_step_timeout(current: ChainRound) -> str:
-    """Return the outcome detail of a round that timed out during a step."""
+    """Return the outcome detail of a round whose time ended during a step."""
     return f"the time for the {'generation' if current.failure is None else 'repair'} is over"
 
 
 def _count_repeats(fingerprints: Sequence[str]) -> int:
-    """Return how many times in succession the last failure has occurred."""
+    """Return the number of consecutive occurrences of the last failure."""
     count = 0
     for found in reversed(fingerprints):
         if found != fingerprints[-1]:
@@ -127,7 +127,7 @@ def _count_repeats(fingerprints: Sequence[str]) -> int:
 
 
 FIRST = 5
-"""How many findings, and cases, identify a failure; more would include consequences of the first."""
+"""Number of findings, and of cases, in a fingerprint; later ones are often consequences of the first."""
 
 _VARYING = (
     (re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`"), "…"),

@@ -41,7 +41,7 @@ MAX_RULES = 20
 
 
 def to_answers_document(counted: AnswerCounts, since: datetime) -> AnswersDocument:
-    """Return the document of the counted answers, ordered by week from the newest."""
+    """Return the document of answer counts, with the newest week first."""
     weeks = sorted(counted.counts.items(), key=lambda item: (-item[0][2].toordinal(), item[0][:2]))
     return AnswersDocument.model_construct(
         since=format_time(since),
@@ -101,9 +101,8 @@ def generation_document(
 ) -> GenerationDocument:
     """Return the document of a generation.
 
-    In a list, the documents omit the context.
-
-    `diffs` contains the changes of the answers, if these were read.
+    A document for a list (`listed`) omits the context. `diffs` contains the diffs of the answers, if they
+    were read.
     """
     words, current = chain.words, chain.round
     assert words is not None, "a generation needs an intent"  # noqa: S101 - a caller's bug
@@ -152,13 +151,13 @@ def build_generation_message(chain: Chain) -> Values | None:
 
 
 def to_step_document(step: ProviderStep) -> StepDocument:
-    """Return the document of one answer."""
+    """Return the document of a provider's answer and its prompt."""
     reply = step.reply
     return StepDocument.from_value(step, answer=reply.text or reply.code, reason=reply.reason)
 
 
 def _sum_tokens(answers: Sequence[Answer]) -> dict[str, int | None]:
-    """Return the sums of the answers' tokens, or None if no provider counted tokens."""
+    """Return the sum of each token count, or None for a count that no provider reported."""
     return {name: sum_tokens(answers, name) for name in TOKENS}
 
 

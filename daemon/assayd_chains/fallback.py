@@ -31,11 +31,11 @@ from assayd.model.run import Cause
 from assayd_chains.model import Outcome
 
 Known = Mapping[str, Mapping[str, object]]
-"""What attempts gave, by path and field."""
+"""The results of attempts, by path and field."""
 
 MOST_SEGMENTS = 12
 MOST_CHARS = 200
-"""A segment that is longer is not looked at: its pattern would be too long."""
+"""Maximum length of a segment to infer a pattern from."""
 _LETTERS = {
     "q": "quarter", "w": "week", "m": "month", "d": "day", "y": "year", "v": "version", "h": "hour",
 }  # fmt: skip
@@ -105,7 +105,7 @@ def _iter_candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
 
 
 def _iter_column_candidates(column: Sequence[str], place: int, left: str | None) -> Iterator[_Candidate]:
-    """Yield the candidates for one column of segments; `left` is the name of the preceding column."""
+    """Yield the candidates for one column of segments. `left` is the name of the preceding column."""
     source = f"segment({place})"
     if place == -1:
         yield from _iter_filename_candidates(column, source)
@@ -191,14 +191,14 @@ def _iter_context_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
 
 
 def plain(text: str) -> str:
-    """Escape a string for use in a pattern, but leave hyphens unescaped."""
+    """Escape a string for use in a regular expression, but leave hyphens unescaped."""
     return re.sub(r"[\\.^$*+?{}\[\]|()]", r"\\\g<0>", text)
 
 
 Report = Mapping[str, object]
 
 MOST_SHOWN = 20
-"""Number of paths that are shown with the rules' results; the counts cover all paths."""
+"""Maximum number of paths to show with the rules' results; the counts cover all paths."""
 _GIVEN_UP = frozenset({Outcome.EXHAUSTED, Outcome.STUCK})
 _NEVER = frozenset({Outcome.VALIDATED, Outcome.CANCELLED})
 
@@ -207,11 +207,11 @@ class OfferTrigger(StrEnum):
     """The reason why fallback rules are offered."""
 
     SECURITY = "security"
-    """The policy refused every attempt."""
+    """The policy rejected every attempt."""
     TIMEOUT = "timeout"
     """The code exceeds its time limit."""
     COMPUTED_FIELDS = "computed_fields"
-    """All fixes failed, and a field is computed, which is where code fails most."""
+    """All fixes failed, and a field is computed, which is the most frequent cause of failures."""
 
 
 _REASONS = {
@@ -232,7 +232,7 @@ class EarlierAttempt:
 def determine_offer_trigger(
     outcome: Outcome, tries: Sequence[EarlierAttempt], taken: ExtractedFields
 ) -> OfferTrigger | None:
-    """Return the reason for an offer of rules, or None if rules aren't to be offered."""
+    """Return the reason to offer rules, or None if no rules should be offered."""
     if outcome in _NEVER or not tries:
         return None
     retried = len(tries) > 1 or outcome is Outcome.TERMINAL
@@ -248,7 +248,7 @@ def determine_offer_trigger(
 def build_fallback_offer(
     trigger: OfferTrigger, tries: Sequence[EarlierAttempt], taken: ExtractedFields
 ) -> Mapping[str, object] | None:
-    """Return the offer, or None if no rule was found for any field."""
+    """Return the document of the offered rules, or None if no rule was found for any field."""
     text = render_rules(infer_extraction_rules(taken.texts, taken.fields, _collect_known_values(tries)))
     rules = parse_rules(text)
     if not rules.extract:

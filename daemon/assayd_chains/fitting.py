@@ -52,20 +52,20 @@ from assayd_chains.provider import FixRequest
 log = structlog.get_logger()
 
 ERROR_CHARS = 4000
-"""How much of a failure is kept with each fix."""
+"""Maximum number of characters of a failure to store with each fix."""
 MOST_FINDINGS = 50
-"""Of a report, that a provider gets as data."""
+"""Maximum number of a report's findings to send to a provider as data."""
 _ANSWERED = frozenset({"code", "files", "steps", "text", "manifest"})
-"""Parts of a payload that an answer may have supplied."""
+"""The fields of a payload that an answer may have supplied."""
 
 
 class AnswerNotApplicableError(Exception):
-    """An internal exception raised if an answer doesn't fit, or if there is nothing to replace."""
+    """An internal exception raised if an answer doesn't fit its target, or if there is nothing to replace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRequest:
-    """A request for an answer, with the part of the payload (possibly all) that the answer replaces."""
+    """A request for an answer, with the payload that the answer changes in part or in full."""
 
     request: FixRequest
     payload: dict[str, object]
@@ -75,14 +75,17 @@ class AnswerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSubmission:
-    """A submission that can be submitted on behalf of its peer."""
+    """A submission document, and the peer on whose behalf it is submitted."""
 
     document: Document
     peer: Peer
 
 
 class AnswerApplier:
-    """A part that prepares requests and applies answers. The code of kinds runs in analysis workers."""
+    """A service that prepares requests to providers and applies their answers to submissions.
+
+    The code of kinds runs in analysis workers.
+    """
 
     def __init__(
         self,
@@ -102,7 +105,10 @@ class AnswerApplier:
         self._questions = questions
 
     async def target(self, chain: Chain, strategy: Strategy) -> AnswerRequest:
-        """Return the request for the next answer. Raises: Misfit; RequestError; WorkerDied."""
+        """Return the request for the next answer.
+
+        Raises: AnswerNotApplicableError; RequestError; WorkerDied.
+        """
         if chain.words is not None and strategy is Strategy.WRITE:
             return await self._build_generation_request(chain, chain.words)
         return await self._build_fix_request(chain, strategy)
@@ -110,7 +116,7 @@ class AnswerApplier:
     async def digest(self, subject: FinishedSubmission) -> str:
         """Return the digest of the normal form of a failed submission.
 
-        Raises: Misfit, if no fix can be applied.
+        Raises: AnswerNotApplicableError, if no fix can be applied.
         """
         return (await self._describe_for_repair(subject)).digest
 
@@ -120,7 +126,7 @@ class AnswerApplier:
         return await self._apply_patch(kind, target.payload, passage, proposal, target.flow)
 
     async def build_submission(self, chain: Chain, answer: Answer) -> PreparedSubmission:
-        """Return the submission of a recorded answer. Raises: Misfit."""
+        """Return the submission of a recorded answer. Raises: AnswerNotApplicableError."""
         if answer.is_draft and chain.words is not None:
             base = (await self._build_generation_briefing(chain, chain.words)).base
             patched = await self._apply_patch(chain.kind, base, "", answer.proposal, _get_queue_key(chain))
@@ -280,7 +286,7 @@ def _iter_findings(report: Document) -> Iterator[Document]:
 
 
 def _extract_answer_text(payload: Document) -> str:
-    """Return the part of a payload that an answer supplied, as text or, for several parts, as JSON."""
+    """Return the part of a payload that answers supply, as text or, for several parts, as JSON."""
     kept = {name: part for name, part in payload.items() if name in _ANSWERED}
     return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)
 

@@ -65,9 +65,9 @@ Sleep = Callable[[float], Awaitable[None]]
 MOST_CALLS = 4
 _TOLD_CHARS = 300
 MOST_CHARS = 64 * 1024
-"""Of one answer that are shown while it comes."""
+"""Maximum number of characters of a streamed answer to show."""
 EVERY_S = 0.25
-"""The shortest time between two wakings of those who follow."""
+"""Minimum number of seconds between two notifications of followers."""
 _JITTER = wait_random_exponential(multiplier=1, max=20)
 
 
@@ -121,7 +121,7 @@ def _is_retryable(problem: BaseException) -> bool:
 
 
 def _add_format_error(request: FixRequest, problem: ProviderError) -> FixRequest:
-    """Return the request, extended by the format error of the last answer, if any."""
+    """Return the request, with the format error of the last answer added to the prompt if there was one."""
     if problem.code != "provider.reply":
         return request
     told = f"{request.user}\nYOUR LAST ANSWER HAD THE WRONG FORM\n{problem.message[:_TOLD_CHARS]}.\n"
@@ -129,7 +129,7 @@ def _add_format_error(request: FixRequest, problem: ProviderError) -> FixRequest
 
 
 def _compute_retry_delay_s(state: RetryCallState) -> float:
-    """Return the seconds until the next call, as the provider requests or with exponential growth."""
+    """Return the seconds until the next call, as requested by the provider or growing exponentially."""
     problem = state.outcome.exception() if state.outcome is not None else None
     asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
     return _JITTER(state) if asked_for is None else asked_for
@@ -165,7 +165,7 @@ _NAMES_CHARS = 200
 
 
 class ChainRun:
-    """A chain that this process runs, with its state and the received text of the next answer."""
+    """A chain that this process runs, with the text received so far of the next answer."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
@@ -175,11 +175,11 @@ class ChainRun:
 
     @property
     def view(self) -> ChainView:
-        """Return the chain in the form for followers."""
+        """Return the chain and the received text of the next answer, for display to followers."""
         return ChainView(chain=self.chain, heard=self.heard.text)
 
     def update(self, chain: Chain) -> None:
-        """Replace the state by a recorded state, and wake the followers."""
+        """Replace the chain by its newly recorded state, and wake the followers."""
         self.chain = chain
         self.heard.forget()
         self.changed.wake_all()
@@ -238,7 +238,7 @@ class ChainRunner:
         return await self.end(course, stop.outcome, stop.detail)
 
     async def edit(self, course: ChainRun, code: str, reason: str) -> None:
-        """Record a user's code as the first fix. Raises: Misfit; WorkerDied."""
+        """Record a user's code as the first fix. Raises: AnswerNotApplicableError; WorkerDied."""
         await self._begin_repair(course)
         target = await self._fitter.target(course.chain, Strategy.FIX)
         fitted = await self._fitter.apply_answer(course.chain.kind, target, Proposal(code=code))
@@ -249,13 +249,13 @@ class ChainRunner:
         )
 
     async def end(self, course: ChainRun, outcome: Outcome, detail: str | None) -> Chain:
-        """Record the outcome and, if no fix was validated, the rules to offer."""
+        """Record the outcome and any rules to offer, and return the ended chain."""
         repair = course.chain.repair
         fallback = await self._fitter.build_fallback_offer(repair, outcome) if repair is not None else None
         return await self._finish_round(course, outcome, detail, fallback)
 
     async def cancel_attempt(self, chain: Chain) -> None:
-        """Request that the running attempt, if any, end."""
+        """Request the cancellation of the chain's last attempt, if the chain has one."""
         if chain.last_attempt_id is not None:
             await self._attempts.cancel(chain.last_attempt_id)
 
@@ -275,7 +275,7 @@ class ChainRunner:
         return True
 
     async def _run_steps(self, course: ChainRun) -> StopChain:
-        """Run steps until the decision is to stop, and return this decision."""
+        """Run steps until a decision ends the chain, and return this decision."""
         while True:
             await self._run_with_timeout(course, self._finish_attempt(course))
             step = decide_next_step(course.chain, self._clock.now())
@@ -376,7 +376,7 @@ class ChainRunner:
     async def _record_answer(
         self, course: ChainRun, strategy: Strategy, asked_at: datetime, target: AnswerRequest, reply: Reply
     ) -> None:
-        """Record an answer with the id of its attempt, which is None if the answer isn't run."""
+        """Record an answer with the id of its attempt, or with None if the answer isn't run."""
         chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
         if reply.question:
             asked = Answer(
@@ -446,7 +446,7 @@ def _build_recorded_text(proposal: Proposal, payload: Mapping[str, object]) -> s
 
 
 def _get_replaced_part_name(proposal: Proposal, target: AnswerRequest, *, draft: bool) -> str:
-    """Return the name of the payload's part that an answer replaces."""
+    """Return the name of the part of the payload that a proposal replaces."""
     if draft:
         return proposal.form
     if proposal.form == "code":

@@ -22,34 +22,34 @@ from assayd.model.submission import Peer
 Document = Mapping[str, object]
 
 REPAIRED = "repaired"
-"""What repairs call the outcome `VALIDATED`: in documents, rows, metrics and logs."""
+"""The name of the outcome `VALIDATED` for repairs in documents, rows, metrics and logs."""
 
 UNUSABLE = "fix.unusable"
-"""The cause that a fix is shown and stored with if it doesn't fit into the submission."""
+"""The cause with which a fix is shown and stored if it doesn't fit into the submission."""
 
 
 QUESTION_FORM = "question"
 
 
 class Outcome(StrEnum):
-    """The outcome of a chain."""
+    """The outcome of a chain or round, as in generation documents."""
 
     VALIDATED = "validated"
-    """An attempt of it was validated."""
+    """An attempt of the chain was validated."""
     EXHAUSTED = "exhausted"
     """The budget of answers is used up."""
     STUCK = "stuck"
-    """The same failure came back although the code and the strategy had changed."""
+    """The same failure recurred although the code and the strategy had changed."""
     TIMEOUT = "timeout"
-    """Its time is over."""
+    """The time limit was reached."""
     PROVIDER_FAILED = "provider_failed"
-    """The provider returned no usable reply, after its own retries."""
+    """The provider returned no usable reply, even after retries."""
     TERMINAL = "terminal"
-    """New code can't help: a policy violation, or an internal error."""
+    """New code can't help, because of a policy violation or an internal error."""
     CANCELLED = "cancelled"
-    """A user stopped it."""
+    """A user cancelled the chain."""
     QUESTION = "question"
-    """The provider asked a question about the request in words; a hint answers it."""
+    """The provider asked the user a question, which a hint can answer."""
 
     @property
     def repair_outcome_name(self) -> str:
@@ -66,13 +66,13 @@ class Strategy(StrEnum):
     """The kind of answer that a prompt requests from the provider."""
 
     WRITE = "write"
-    """Write a submission from the words."""
+    """Write a submission from the user's request."""
     FIX = "fix"
     """Show the failure and ask for a correction."""
     DIFFERENT = "different"
-    """Report that the last answer repeated an earlier one, and ask for another."""
+    """Report that the last answer repeated an earlier one, and request a different answer."""
     RETHINK = "rethink"
-    """Report that the failure came back, and ask for another approach to the whole passage."""
+    """Report that the failure recurred, and request another approach to the complete passage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetGrant:
-    """A contribution of a user, which grants a full budget.
+    """A user's contribution (a hint, an edit or a restart), which grants a full budget.
 
     `hint` is None if the user edited the code or restarted the chain.
     """
@@ -217,7 +217,7 @@ class ChainRound:
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the id of the newest attempt that was run, or of the round's first attempt if none was."""
+        """Return the id of the newest attempt that was run, or of the attempt that the round follows."""
         begun_with = self.failure.attempt_id if self.failure is not None else self.follows
         ran = (answer.attempt_id for answer in reversed(self.answers) if answer.attempt_id is not None)
         return next(ran, begun_with)
@@ -278,12 +278,12 @@ class Chain:
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the id of the attempt to be fixed next, or of the final attempt."""
+        """Return the id of the attempt that is fixed next, or of the final attempt."""
         return self.round.last_attempt_id
 
     @property
     def drafts(self) -> tuple[Answer, ...]:
-        """Return the drafts in all rounds."""
+        """Return the drafts of all rounds, in order of creation."""
         return tuple(draft for each in self.rounds for draft in each.drafts)
 
     @property
@@ -293,12 +293,12 @@ class Chain:
 
     @property
     def grants(self) -> tuple[BudgetGrant, ...]:
-        """Return the contributions of users in order of creation."""
+        """Return the grants of full budgets by users, in order of creation."""
         return tuple(each.grant for each in self.rounds if each.grant is not None)
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Return the hints in the contributions of users."""
+        """Return the users' hints, in order of creation."""
         return tuple(grant.hint for grant in self.grants if grant.hint is not None)
 
     @property
@@ -309,13 +309,13 @@ class Chain:
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """Return each failed attempt with its fixes, in order of creation."""
+        """Return the repairs of all rounds in order of creation."""
         found = (self._build_repair(number) for number in range(len(self.rounds)))
         return tuple(repair for repair in found if repair is not None)
 
     @property
     def repair(self) -> Repair | None:
-        """Return the failed attempt of the newest round with its fixes, or None."""
+        """Return the repair of the newest round, or None if the round has no failed attempt."""
         return self._build_repair(len(self.rounds) - 1)
 
     def _build_repair(self, number: int) -> Repair | None:
@@ -387,7 +387,7 @@ class Repair:
         return self.generation_id or self.id
 
     def chain(self) -> Chain:
-        """Return a chain for a repair that doesn't belong to a generation."""
+        """Return the chain of a repair that doesn't belong to a generation."""
         granted = self.granted_by is not None or self.hint is not None
         only = ChainRound(
             grant=BudgetGrant(uid=self.granted_by, at=self.started_at, hint=self.hint) if granted else None,
@@ -413,7 +413,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """A chain in the form for followers. `heard` is the part of a streamed answer received so far."""
+    """A chain as shown to followers. `heard` is the part of a streamed answer received so far."""
 
     chain: Chain
     heard: str = ""
@@ -442,7 +442,7 @@ class RepairTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationTerms:
-    """The terms of a generation as requested by a user."""
+    """The terms of a generation as requested by a user. None selects the default."""
 
     kind: str
     intent: str
@@ -455,7 +455,7 @@ class GenerationTerms:
 
 
 def compute_budget_left(earlier: Sequence[Repair], most: int) -> int:
-    """Return how many fixes remain since a user last granted a full budget to a chain of attempts.
+    """Return the number of fixes that remain from the last full budget that a user granted.
 
     Args:
         earlier: the repairs in order of creation.
@@ -471,7 +471,7 @@ TOKENS = ("input_tokens", "output_tokens")
 
 
 def sum_tokens(answers: Sequence[Answer], name: str) -> int | None:
-    """Return the sum of one of the `TOKENS` over answers, or None if no provider counted tokens."""
+    """Return the sum of one of the `TOKENS` over answers, or None if no provider reported it."""
     counted = [count for one in answers if (count := getattr(one.usage, name)) is not None]
     return sum(counted) if counted else None
 

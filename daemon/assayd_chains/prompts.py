@@ -28,17 +28,17 @@ PASSAGE_CHARS = 64 * 1024
 FAILURE_CHARS = 32 * 1024
 SURROUNDING_CHARS = 32 * 1024
 SURROUNDINGS_CHARS = 128 * 1024
-"""Of all surroundings together."""
+"""Maximum number of characters of all surroundings in a prompt."""
 HINT_CHARS = 4 * 1024
 EARLIER_CHARS = 16 * 1024
 EARLIER_SHOWN = 3
-"""Of the answers that failed: the last ones."""
+"""Maximum number of failed answers to show, of which the newest are chosen."""
 INTENT_CHARS = 16 * 1024
 NAME_CHARS = 200
 MARK_DIGITS = 4
-"""Digits of the digest in the marks around text without ⟦, which can't contain a mark."""
+"""Number of digest digits in the marks around text without ⟦, which can't contain a mark."""
 MARK_DIGITS_HOSTILE = 32
-"""The same for text with ⟦: enough that none can be built to contain its own mark."""
+"""The same for text with ⟦, so that no text can be constructed that contains its own mark."""
 
 _FIX_SYSTEM = """\
 You repair one passage of code that an automatic check refused.
@@ -76,7 +76,7 @@ _STRATEGIES = {
     ),
 }
 _RULE = re.compile(r"^\d+\. .*\[([a-z_]+(?:\.[a-z_]+)+)\]$", re.MULTILINE)
-"""The rule at the end of a finding's first line, as findings/retry_context.py writes it."""
+"""Matches the rule at the end of a finding's first line, as findings/retry_context.py writes it."""
 _APPROACH = (
     "FAILURE is a wrong result or a limit, so the approach may be at fault. Check first what the passage is "
     "meant to do, then correct it."
@@ -85,7 +85,7 @@ _APPROACH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A prompt for a model, consisting of two messages."""
+    """A prompt for a model: the system message and the user message."""
 
     system: str
     user: str
@@ -146,7 +146,7 @@ def _build_earlier_answer(fix: Answer, before: str, after: str, name: str, text:
 
 
 def list_earlier_drafts(drafts: Sequence[Answer]) -> list[EarlierAnswer]:
-    """Return the drafts that couldn't be submitted, for inclusion in a prompt."""
+    """Return the drafts that couldn't be submitted, in the format for a prompt."""
     return [_build_unusable_answer(draft, draft.problem) for draft in drafts if draft.problem is not None]
 
 
@@ -187,7 +187,7 @@ def build_fix_prompt(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """The current code, its failure, and the user's hints, of which the newest answers `question`."""
+    """The current code, its failure, and the user's hints. The newest hint answers `question`."""
 
     text: str
     hints: tuple[str, ...]
@@ -230,7 +230,7 @@ def _render_rules(instructions: Sequence[str]) -> list[str]:
 
 
 def _render_example(example: Example) -> Iterator[str]:
-    """Yield the lines of an example request and its answer, without JSON, which would hide line breaks."""
+    """Yield the lines of an example request and its answer, as plain text instead of JSON."""
     yield f"EXAMPLE for another request: {example.request}"
     answer = example.answer
     if answer.form == "code":
@@ -321,7 +321,7 @@ def quote_untrusted(text: str, chars: int) -> str:
 
 
 def replace_unprintable(text: str) -> str:
-    """Replace all unprintable characters except line feeds and tabs."""
+    """Replace each unprintable character, except line feeds and tabs, by U+FFFD."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -331,7 +331,7 @@ def to_single_line(name: str) -> str:
 
 
 def truncate_middle(text: str, chars: int) -> str:
-    """Truncate a long string by removing its middle."""
+    """Shorten a long string to its first and last `chars` // 2 characters and a note between them."""
     if len(text) <= chars:
         return text
     half = chars // 2

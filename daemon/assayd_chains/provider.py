@@ -15,7 +15,7 @@ from assayd.model.prompting import Document, EditedPart, Proposal, SourcePart
 from assayd_chains.model import ReplyCost
 
 Heard = Callable[[str], None]
-"""Receives an answer's text piece by piece; an empty piece means that the answer starts over."""
+"""Called with each piece of an answer's text; an empty piece means that the answer restarts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class FixRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The answer of a provider. `text` is the raw answer; one of the other attributes is its content."""
+    """The answer of a provider. `text` is the raw answer, and one other attribute is its content."""
 
     code: str = ""
     reason: str
@@ -75,7 +75,7 @@ class ProviderStep:
 
 
 class Provider(Protocol):
-    """The interface of a configured provider."""
+    """The interface of a source of answers: a model, a program, or the rules."""
 
     @property
     def name(self) -> str:

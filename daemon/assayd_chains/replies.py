@@ -22,16 +22,16 @@ from assayd.errors import ProviderError
 MAX_REPLY_CHARS = 2 * 2**20
 MAX_REASON_CHARS = 2000
 MOST_STARTS = 50
-"""How many braces are tried as the beginning of the object."""
+"""Maximum number of braces to try as the beginning of the JSON object."""
 
 _MARK = "```"
 _BEGINNINGS = {
     "bash": re.compile(r"#!|set -|for |while |if |awk |sed |grep |sort |cat |printf |echo "),
     "sql": re.compile(r"--|WITH\b|SELECT\b|INSERT\b|UPDATE\b|DELETE\b|CREATE\b|ALTER\b", re.IGNORECASE),
 }
-"""How a program begins in languages that have no parser here; kinds contribute further ones."""
+"""Patterns for the beginning of a program in languages without a parser here; kinds add others."""
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
-"""A string, closed or not, or a comma before a closing bracket. Possessive: it reads the input once."""
+"""Matches a string, closed or not, or a comma before a closing bracket, in linear time (possessive)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def parse_reply(text: str, language: str = "", beginning: str = "") -> ReplyPatc
 
 
 def _describe_form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
-    """Return the error that describes the format of a reply without a patch."""
+    """Return a phrase for an error message that describes why a reply contains no patch."""
     if not text.strip():
         return "is empty"
     missing = 'has no JSON object with "code", "files" or "steps", and "reason"'
@@ -106,7 +106,7 @@ def _iter_json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
 
 
 def _iter_fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Return the info word and the content of each closed fence, found in one pass over the lines."""
+    """Yield the info word and the content of each closed fence, found in one pass over the lines."""
     inside: list[str] | None = None
     word = ""
     for line in text.split("\n"):
@@ -139,7 +139,7 @@ def _parse_patch(candidate: object) -> ReplyPatch | None:
 
 
 def _parse_question(candidate: object) -> ReplyPatch | None:
-    """Return the question in an object, or None."""
+    """Return the printable, truncated question in a JSON object, or None."""
     question = candidate.get("question") if isinstance(candidate, dict) else None
     if not isinstance(question, str) or not question.strip() or not _is_encodable(question):
         return None
@@ -196,7 +196,7 @@ def _is_code_in_language(text: str, language: str, beginning: str) -> bool:
 
 
 def _is_python(text: str) -> bool:
-    """Return whether a string is Python code with an effect, unlike a word, which is also an expression."""
+    """Return whether a string is Python code in which some statement isn't just an expression."""
     try:
         tree = ast.parse(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

@@ -337,7 +337,7 @@ async def _stream_generation_changes(call: Call, chains: Chains, chain_id: str) 
 
 
 def _choose_event_kind(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
-    """Return the name of an event, depending on whether an attempt or a fix changed."""
+    """Return the name of the event for a change: `finished`, `attempt`, `fix` or `state`."""
     if chain.outcome is not None:
         return "finished"
     if counted[0] > known[0]:
@@ -351,19 +351,16 @@ def _count_answers(chain: Chain) -> tuple[int, int]:
 
 
 def _build_answer_progress(before: str, now: str) -> dict[str, Any]:
-    """Return the new text of an answer since the last event.
+    """Return the answer text received since the last event.
 
-    The first event of an answer is marked.
+    The field `anew` is True if the text begins a new answer.
     """
     anew = not before or not now.startswith(before)
     return {"text": now if anew else now[len(before) :], "anew": anew}
 
 
 async def _follow_stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the stages of an attempt as they end.
-
-    Nothing is yielded if the attempt isn't submitted yet.
-    """
+    """Yield the stages of an attempt as they end, or nothing if the attempt isn't submitted yet."""
     if await call.service.get(attempt_id) is None:
         return
     async with aclosing(call.service.events(attempt_id)) as found:
@@ -373,7 +370,7 @@ async def _follow_stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str
 
 
 async def _get_visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
-    """Return a repair if the caller is allowed to see it.
+    """Return a repair that the caller is allowed to see.
 
     Raises: RequestError ``not_found``, also for another user's repair.
     """
@@ -384,7 +381,7 @@ async def _get_visible_repair(call: Call, chains: Chains, repair_id: str) -> Rep
 
 
 async def _get_visible_generation(call: Call, chains: Chains, generation_id: str) -> Chain:
-    """Return a generation if the caller is allowed to see it.
+    """Return a generation that the caller is allowed to see.
 
     Raises: RequestError ``not_found``, also for another user's generation.
     """
@@ -395,7 +392,7 @@ async def _get_visible_generation(call: Call, chains: Chains, generation_id: str
 
 
 async def _fetch_record_ids(call: Call, repair: Repair) -> Mapping[str, str]:
-    """Return the ids under which the kind of a repair stores the repair."""
+    """Return the ids of the records that the repair's kind stores, by field name."""
     records = call.service.records.get(repair.kind)
     return await records.find_groups(repair.attempt_id) if isinstance(records, GroupNamer) else {}
 

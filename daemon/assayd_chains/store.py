@@ -54,11 +54,11 @@ from assayd_chains.provider import ProviderStep, Reply
 Statement = Select[Any]
 
 _DOES_NOT_FIT = "it doesn't fit into the submission"
-"""The problem of a fix that was stored without one, by an earlier version."""
+"""The problem of a fix that an earlier version stored without a problem."""
 
 
 class DatabaseChainStore:
-    """A store of chains in SQLite or PostgreSQL."""
+    """A store of chains and provider answers in SQLite or PostgreSQL."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
@@ -110,18 +110,18 @@ class DatabaseChainStore:
         return repair.chain() if repair is not None and repair.generation_id is None else None
 
     async def generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
-        """Return generations, newest first.
+        """Return up to `limit` generations, newest first.
 
-        The result can be limited to one user and to generations older than `before`.
+        The result can be limited to one user and to ids before `before`.
         """
         return await self._fetch_generations(_build_page_statement(generations, uid, before, limit))
 
     async def repairs(
         self, *, uid: int | None = None, before: str | None = None, limit: int = 50
     ) -> Sequence[Repair]:
-        """Return repairs, newest first.
+        """Return up to `limit` repairs, newest first.
 
-        The result can be limited to one user and to repairs older than `before`.
+        The result can be limited to one user and to ids before `before`.
         """
         return await self._fetch_repairs(_build_page_statement(repairs, uid, before, limit))
 
@@ -199,7 +199,7 @@ class DatabaseChainStore:
 
 
 _STEPS = {True: generation_steps, False: repair_steps}
-"""The table of the answers to words, and that of fixes; the first column names what they belong to."""
+"""The tables of drafts (True) and of fixes (False), whose first column contains the owner's id."""
 
 
 def _get_owner_column(table: Table) -> Any:
@@ -436,7 +436,7 @@ def _round_from_rows(
 
 
 def _complete_newest_round(row: RowMapping, newest: ChainRound) -> ChainRound:
-    """Return the newest round with the values from the row of its generation."""
+    """Return the newest round, completed with the values in its generation's row."""
     if not newest.drafts:
         newest = replace(newest, follows=row["attempt_id"])
     if row["outcome"] is None:

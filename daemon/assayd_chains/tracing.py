@@ -18,7 +18,7 @@ from assayd.ports.tracing import NO_SPAN, Span, TraceOrigin, Tracing, continue_t
 from assayd_chains.model import Chain, Strategy
 
 LEFT = "chain.left"
-"""The error of a span whose chain the next run of the daemon goes on with."""
+"""The error of a span whose chain continues in the daemon's next run."""
 
 
 class TraceContextSource(Protocol):
@@ -30,7 +30,7 @@ class TraceContextSource(Protocol):
 
 
 class ChainSpans:
-    """The spans of one chain that runs in this process."""
+    """The trace spans of one chain that runs in this process."""
 
     def __init__(self) -> None:
         self._chain: Span = NO_SPAN
@@ -39,7 +39,7 @@ class ChainSpans:
 
     @property
     def context(self) -> TraceContext | None:
-        """Return the context of the innermost span, to which attempts belong."""
+        """Return the context of the innermost open span, which is the parent of attempts' spans."""
         return self._innermost.context
 
     @property
@@ -68,7 +68,7 @@ class ChainSpans:
 
     @contextmanager
     def record_answer_span(self, provider: str, strategy: Strategy, number: int) -> Iterator[Span]:
-        """Record a span for a request to a provider."""
+        """Record a span for one request to a provider while the body runs."""
         facts = {"provider": provider, "strategy": strategy.value, "number": number}
         span, error = self._innermost.begin_child("answer", **facts), None
         try:

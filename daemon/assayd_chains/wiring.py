@@ -40,7 +40,7 @@ async def open_wing(settings: Settings, stack: AsyncExitStack) -> ProviderWing:
 
 
 class ProviderWing:
-    """The chains package after opening its providers. Implements `wiring.chains.ChainWing`."""
+    """The chains package with open providers. Implements `wiring.wings.ChainWing`."""
 
     routers: Sequence[APIRouter] = ROUTERS
 
@@ -51,7 +51,7 @@ class ProviderWing:
     def join(
         self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: IdSource
     ) -> StoredChainParts:
-        """Build those parts of the package that need only the database."""
+        """Build the components of the package that need only the database."""
         chosen = self._settings.repair
         limits = ChainLimits(
             at_once=chosen.at_once,
@@ -67,7 +67,7 @@ class ProviderWing:
 
 
 class StoredChainParts:
-    """The stored chains before any chain runs. Implements `wiring.chains.ChainParts`."""
+    """The stored chains before any chain runs. Implements `wiring.wings.ChainParts`."""
 
     def __init__(
         self,

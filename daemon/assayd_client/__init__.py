@@ -4,8 +4,8 @@
         attempt = client.submit({"kind": "extractor", "payload": {...}}, wait_s=60)
         print(attempt.verdict)
 
-Answers are documents of the API contract, with a type for every field. `PlainClient` returns JSON objects
-instead and doesn't import pydantic; the other clients import pydantic when they receive the first answer.
+Responses are documents of the API contract, with a type for every field. `PlainClient` returns JSON objects
+instead and doesn't import pydantic; the other clients import pydantic when they receive the first response.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class AddressOptions:
 
 
 Target = str | Path | AddressOptions | None
-"""The daemon to ask: the path of its socket, or an address; None: the environment's."""
+"""A daemon, as the path of its socket or as an address; None selects the daemon from the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -
 
 
 def find_socket(named: str | None = None, environ: Mapping[str, str] = os.environ) -> SocketChoice:
-    """Choose the daemon's socket from the option, `ASSAY_SOCKET`, or the default path, in this order."""
+    """Choose the daemon's socket: the option, `ASSAY_SOCKET`, or the default path, in this order."""
     if named:
         return SocketChoice(path=Path(named), source="--socket")
     if environ.get("ASSAY_SOCKET"):

@@ -1,4 +1,4 @@
-"""Parses answers, which are documents, stream events or errors."""
+"""Parses responses, which are documents, stream events or errors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from assayd_client.errors import ClientError, DaemonUnreachable, Later, select_e
 T = TypeVar("T")
 
 Document = dict[str, Any]
-"""A JSON object of the contract: the border where types end."""
+"""A JSON object of the API contract, without static types for its fields."""
 
 Read = Callable[[bytes], Any]
-"""Reads one JSON text."""
+"""A function that parses one JSON text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class EventReader:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> Iterator[StreamEvent]:
-        """Return the events that are completed by a chunk."""
+        """Yield the events that a received chunk completes."""
         *messages, self._rest = (self._rest + chunk).split(b"\n\n")
         for message in messages:
             for line in message.split(b"\n"):
@@ -62,7 +62,7 @@ class LineReader:
         self._rest: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Any]:
-        """Return the values of the lines that are completed by a chunk."""
+        """Yield the decoded values of the lines that a received chunk completes."""
         first, *others = chunk.split(b"\n")
         self._rest.append(first)
         for following in others:
@@ -71,7 +71,10 @@ class LineReader:
 
 
 def create_decoder(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
-    """Return the reader for a type of answer. The reader ignores fields added by newer daemons."""
+    """Return a function that parses a response body as the given type and ignores unknown fields.
+
+    The function raises ClientError ``answer.unreadable`` if the body doesn't match the type.
+    """
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(Any if reads is None else reads())
@@ -88,7 +91,7 @@ def create_decoder(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
 
 
 def raise_response_error(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
-    """Raise the error that an unsuccessful answer reports. Header names must be lowercase."""
+    """Raise the error that an unsuccessful response reports. Header names must be lowercase."""
     try:
         error = json.loads(body)["error"]
         code, message = str(error["code"]), str(error["message"])
@@ -103,7 +106,7 @@ def raise_response_error(status: int, headers: Mapping[str, str], body: bytes) -
 
 
 def require_existing_socket(address: Address) -> None:
-    """Raise Unreachable if the socket doesn't exist; the HTTP library would leak a socket."""
+    """Raise DaemonUnreachable if the socket doesn't exist; the HTTP library would leak a socket."""
     if not isinstance(address, SocketChoice):
         return
     try:
@@ -122,7 +125,7 @@ def get_start_command(package: Path = Path(__file__).parent) -> str:
 
 
 def connection_lost_error(address: Address, error: Exception) -> DaemonUnreachable:
-    """Return the error for a connection that failed."""
+    """Return the error, with a remedy, for a connection that failed."""
     if isinstance(address, ServerChoice):
         return _server_lost_error(address, error)
     if not os.access(address.path, os.W_OK):

@@ -30,14 +30,14 @@ from assayd_client.errors import ClientError
 from assayd_client.trees import FoundFile
 
 AT_ONCE = 3
-"""Attempts that run at the same time."""
+"""Maximum number of concurrent attempts."""
 ATTEMPT_CHARS = 2**20
-"""Characters of the paths of one attempt."""
+"""Maximum number of characters of all paths of one attempt."""
 LABEL = "applied"
-"""Label of the attempts; its value is the entry as NAME/VERSION."""
+"""The label of the attempts, whose value is the entry as NAME/VERSION."""
 _WAIT_S = 60
 _UNFINISHED = {"error", "skipped"}
-"""Statuses of cases whose process ended before they had a result."""
+"""Statuses of cases whose process ended before the cases had a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class PathResult:
 
     @property
     def reason(self) -> str | None:
-        """Return the error in the form that is used for counting, or None if the path succeeded."""
+        """Return the error code, message and line as one string, or None if the path succeeded."""
         if self.code is None:
             return None
         return f"{self.code}: {self.message}" + ("" if self.line is None else f" (line {self.line})")
@@ -66,7 +66,7 @@ class PathResult:
         return self.code is None or not self.code.startswith(("path.", "folder."))
 
     def document(self, entry: str) -> Document:
-        """Return the result as an object for one JSON line."""
+        """Return the result as a JSON object for one line of the output file."""
         shown = os.fsencode(self.path).decode("utf-8", "backslashreplace")
         exact = {} if shown == self.path else {"path_base64": b64encode(os.fsencode(self.path)).decode()}
         if self.code is None:

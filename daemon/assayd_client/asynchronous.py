@@ -26,7 +26,7 @@ from assayd_client.verbs import Verbs
 
 
 class AsyncClient(Verbs):
-    """The asynchronous client, whose answers are documents with attributes. Raises: ClientError."""
+    """A client for asyncio and anyio whose methods return typed documents and raise ClientError."""
 
     returned: ClassVar[Mapping[str, str]] = {
         "send": "Awaitable[{}]",
@@ -54,15 +54,15 @@ class AsyncClient(Verbs):
         """Do nothing, because every request has already closed its connection."""
 
     async def send(self, ask: ClientRequest[Any]) -> Any:
-        """Send a request and return its answer as a document."""
+        """Send a request, and return the response body as a document."""
         return create_decoder(ask.reads)(await self.send_for_content(ask))
 
     async def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
-        """Send a request and return its answer as unprocessed bytes."""
+        """Send a request, and return the response body as unprocessed bytes."""
         return b"".join([piece async for piece in self._iter_response_chunks(ask, ask.timeout_s)])
 
     async def send_for_events(self, ask: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
-        """Send a request and yield the events of its answer as they arrive."""
+        """Send a request, and yield the events of the response as they arrive."""
         reader = EventReader()
         async with aclosing(self._iter_response_chunks(ask, SILENCE_S)) as pieces:
             async for piece in pieces:
@@ -70,7 +70,7 @@ class AsyncClient(Verbs):
                     yield event
 
     async def send_for_lines(self, ask: ClientRequest[Any]) -> AsyncIterator[Any]:
-        """Send a request and yield the documents of its answer, one per line, as they arrive."""
+        """Send a request, and yield the documents in the response, one per line, as they arrive."""
         reader = LineReader(create_decoder(ask.reads))
         async with aclosing(self._iter_response_chunks(ask, ask.wait_s)) as pieces:
             async for piece in pieces:
@@ -80,7 +80,7 @@ class AsyncClient(Verbs):
     async def _iter_response_chunks(
         self, ask: ClientRequest[Any], silence_s: float
     ) -> AsyncGenerator[bytes, None]:
-        """Send a request and yield the pieces of its answer as they arrive."""
+        """Send a request, and yield the pieces of the response body as they arrive."""
         require_existing_socket(self.address)
         exchange = Exchange(ask, self.address)
         with translate_connection_errors(self.address):
@@ -128,7 +128,7 @@ async def _open_connection(address: Address) -> AsyncIterator[ByteStream]:
 
 
 async def _connect_unix(path: Path) -> ByteStream:
-    """Connect immediately, or in a thread if the socket's backlog is full."""
+    """Connect to a Unix socket; if its backlog is full, wait in a separate thread."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.setblocking(False)
     try:

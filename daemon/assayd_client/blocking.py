@@ -23,7 +23,7 @@ from assayd_client.verbs import Verbs
 
 
 class BlockingClient(Verbs):
-    """A base class of blocking clients. Each request uses one connection. Raises: ClientError."""
+    """The base class of blocking clients. Each request uses one connection. Raises: ClientError."""
 
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)
@@ -44,21 +44,21 @@ class BlockingClient(Verbs):
         """Do nothing, because every request has already closed its connection."""
 
     def send(self, ask: ClientRequest[Any]) -> Any:
-        """Send a request and return its answer as a document."""
+        """Send a request, and return the response body as a document or JSON value."""
         return self._create_reader(ask)(self.send_for_content(ask))
 
     def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
-        """Send a request and return its answer as unprocessed bytes."""
+        """Send a request, and return the response body as unprocessed bytes."""
         return b"".join(self._iter_response_chunks(ask, ask.timeout_s))
 
     def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
-        """Send a request and yield the events of its answer as they arrive."""
+        """Send a request, and yield the events of the response as they arrive."""
         reader = EventReader()
         for piece in self._iter_response_chunks(ask, SILENCE_S):
             yield from reader.feed(piece)
 
     def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
-        """Send a request and yield the documents of its answer, one per line, as they arrive."""
+        """Send a request, and yield the documents in the response, one per line, as they arrive."""
         reader = LineReader(self._create_reader(ask))
         for piece in self._iter_response_chunks(ask, ask.wait_s):
             yield from reader.feed(piece)
@@ -67,7 +67,7 @@ class BlockingClient(Verbs):
         raise NotImplementedError
 
     def _iter_response_chunks(self, ask: ClientRequest[Any], silence_s: float) -> Iterator[bytes]:
-        """Send a request and yield the pieces of its answer as they arrive."""
+        """Send a request, and yield the pieces of the response body as they arrive."""
         from assayd_client.exchange import PIECE_BYTES, Exchange, translate_connection_errors
 
         require_existing_socket(self.address)
@@ -86,7 +86,7 @@ class BlockingClient(Verbs):
 
 
 class Client(BlockingClient):
-    """The blocking client, whose answers are documents with attributes. Raises: ClientError."""
+    """A blocking client whose methods return typed documents and raise ClientError."""
 
     returned: ClassVar[Mapping[str, str]] = {
         "send": "{}",
@@ -100,7 +100,7 @@ class Client(BlockingClient):
 
 
 class PlainClient(BlockingClient):
-    """A blocking client that returns JSON objects, for programs that must start quickly."""
+    """A blocking client whose methods return JSON objects, for programs that must start quickly."""
 
     returned: ClassVar[Mapping[str, str]] = {
         **Client.returned,

@@ -1,4 +1,4 @@
-"""Exports the types of the documents that answers contain.
+"""Exports the types of the documents that responses contain.
 
 The types are imported on first use, so that clients can run without pydantic.
 """

@@ -20,7 +20,7 @@ from assayd.errors import AssaydError
 class ClientError(AssaydError):
     """The base class of the errors of requests.
 
-    `status` is the HTTP status, or 0 if there wasn't an answer.
+    `status` is the HTTP status, or 0 if the daemon didn't respond.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class NotReady(Later):
 
 
 class DaemonUnreachable(ClientError):
-    """An error raised if the daemon doesn't answer, or if the connection fails during the answer."""
+    """An error raised if the daemon doesn't respond, or if the connection fails during the response."""
 
 
 def select_error_class(status: int) -> type[ClientError]:

@@ -1,8 +1,8 @@
-"""Encodes one request and decodes its answer on an HTTP connection. Performs no I/O.
+"""Encodes one request and decodes its response on an HTTP connection. Performs no I/O.
 
-The clients perform the I/O, both in the same way: they connect, send the bytes from `Exchange.outgoing`,
-and pass received bytes to the exchange until it is complete. Each connection is used for one request,
-because opening a connection to a local socket is cheaper than keeping it open.
+The clients perform the I/O, both in the same way: they connect, send the bytes from `Exchange.iter_request`,
+and pass received bytes to the exchange until it is complete. Each connection is used for one request, because
+opening a connection to a local socket is cheaper than keeping it open.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from assayd_client.requests import ClientRequest
 
 PIECE_BYTES = 64 * 2**10
 CONNECT_S = 10.0
-"""How long a connection to a server may take to be made, TLS included."""
+"""Maximum number of seconds for connecting to a server, including the TLS handshake."""
 
 
 class Exchange:
     """The state of a connection's single request and response.
 
     Attributes:
-        is_complete: whether the complete answer has been received.
+        is_complete: whether the complete response has been received.
     """
 
     def __init__(self, request: ClientRequest[Any], address: Address) -> None:
@@ -77,7 +77,7 @@ class Exchange:
         )
 
     def encode_chunk(self, data: bytes) -> bytes:
-        """Return a piece of the body in encoded form."""
+        """Return a piece of the body in the transfer encoding of the request."""
         return self._encode_event(h11.Data(data=data))
 
     def end(self) -> bytes:
@@ -85,13 +85,13 @@ class Exchange:
         return self._encode_event(h11.EndOfMessage())
 
     def stop_sending(self) -> None:
-        """Record that the daemon stopped reading the request because its answer rejects the request."""
+        """Record that the daemon stopped reading the request, because its response rejects the request."""
         self._state.send_failed()
 
     def receive(self, data: bytes) -> Iterator[bytes]:
-        """Process received bytes and return pieces of the answer's body.
+        """Process received bytes, and yield the pieces of the response body that they contain.
 
-        Empty bytes mean that the connection is closed. Raises: ClientError, if a complete error answer has
+        Empty bytes mean that the connection is closed. Raises: ClientError, if a complete error response has
         been received; h11.RemoteProtocolError.
         """
         self._state.receive_data(data)
@@ -134,7 +134,7 @@ def build_trace_headers() -> dict[str, str]:
 
 
 _HEADER = re.compile(r"[!-~]([ -~]{0,510}[!-~])?")
-"""Text that can be a header; the daemon reads strictly what it says."""
+"""Matches text that is valid in a header; the daemon parses the value strictly."""
 
 
 def connect_unix(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
@@ -155,7 +155,7 @@ def connect_unix(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
 
 
 def _set_socket_timeout(connection: socket.socket, seconds: float) -> None:
-    """Set the timeout in seconds for the kernel's waits for the peer; 0 disables the timeout."""
+    """Set the kernel's send timeout of a socket in seconds, which also limits connecting; 0 disables it."""
     whole = int(seconds)
     bound = struct.pack("ll", whole, int((seconds - whole) * 1e6))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
@@ -171,7 +171,7 @@ def translate_connection_errors(address: Address) -> Iterator[None]:
 
 
 def _build_address_headers(address: Address) -> dict[str, str]:
-    """Return the headers that requests to this address require."""
+    """Return the Host header and, for a gateway, the Authorization header."""
     if not isinstance(address, ServerChoice):
         return {"Host": "assayd"}
     from assayd_client.secure import build_authorization_header

@@ -33,7 +33,7 @@ from assayd.errors import RequestError, StoreError
 from assayd.model.policy import REPORT_ONLY
 
 OWN = ".assayd"
-"""The folder with the record in a module, and with the lock and the kept versions in a tree."""
+"""The folder for a module's record, and for the lock and the kept versions of a tree."""
 RECORD, ATTESTATION = f"{OWN}/record.json", f"{OWN}/attestation.json"
 MOST_FILES, MAX_BYTES, MOST_DEPTH = 100, 4 * 2**20, 8
 MOST_ENTRIES, MOST_MODULES, MOST_OWN_BYTES = 1000, 10_000, 2**18
@@ -50,7 +50,10 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallPermissions:
-    """The changes that an installation is allowed to make in addition to installing a newer version."""
+    """The exceptional changes that an installation is allowed to make.
+
+    `new_category` allows it to create the category's folder, and `downgrade` to replace a newer version.
+    """
 
     new_category: bool = False
     downgrade: bool = False
@@ -91,13 +94,16 @@ class InstalledModule:
     attestation: bytes | None = None
 
     def document(self) -> Mapping[str, object]:
-        """Return the module as a JSON object."""
+        """Return the module, its record and its problems as a JSON object."""
         facts = {"module": self.name, "version": self.version, "kept": self.kept, "record": self.record}
         return {**facts, "problems": list(self.problems)}
 
 
 def verdict_record(attempt: Mapping[str, Any], candidate: Candidate, now: datetime) -> dict[str, object]:
-    """Return the part of a verdict that a record contains. Raises: RequestError ``module.refused``."""
+    """Return an attempt's entry for a module's record, including the time of installation.
+
+    Raises: RequestError ``module.refused``, if the attempt didn't validate the candidate's files.
+    """
     if attempt["verdict"] != "validated" or attempt["input_digest"] != candidate.input_digest:
         raise _refusal_error(f"attempt {attempt['id']} didn't validate these files")
     if not attempt.get("approvable", True):

@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def assayd() -> Iterator[Any]:
-    """Return a client of the daemon that `assay` would select."""
+    """Yield a client of the daemon that the command `assay` would select."""
     from assayd_client import Client
 
     with Client() as client:
@@ -97,7 +97,7 @@ def get_node_name(item: pytest.Function) -> str:
 
 
 def describe_failure(attempt: Any) -> str:
-    """Return a displayable text with the reason why a test didn't pass in its container."""
+    """Return a printable explanation of the reason why a test didn't pass in its container."""
     findings = attempt["report"]["findings"] if attempt["report"] else []
     execution = attempt["execution"] or {"stdout": "", "stderr": ""}
     printed = execution["stdout"] + execution["stderr"]

@@ -1,4 +1,4 @@
-"""Defines the requests of the daemon's API as verbs that every client can send."""
+"""Defines one function for each request of the API. Clients provide these functions as methods (verbs)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ T = TypeVar("T")
 Query = Sequence[tuple[str, str]]
 
 PATIENCE_S = 30.0
-"""How long an answer may take beyond the time that was asked for."""
+"""Maximum number of seconds for a response, in addition to the requested wait."""
 BATCH_S = 300.0
-"""How long the end of a batch may take to be taken in."""
+"""Maximum number of seconds for a request that reads or uploads all lines of a batch."""
 SILENCE_S = 60.0
-"""How long an event stream may be silent, heartbeats included, before it counts as lost."""
+"""Maximum number of seconds without data in an event stream, including heartbeats."""
 READ_S = 60.0
-"""How long reading many reports may take."""
+"""Maximum number of seconds for a request that reads many reports."""
 GARBAGE_S = 3600.0
-"""How long a removal of many attempts may take."""
+"""Maximum number of seconds for a request that removes many attempts or reads the whole audit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest(Generic[T]):
-    """A request before it is sent. `reads` is the type of the document in the answer."""
+    """An API request. `reads` returns the type of the document in the response."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class ClientRequest(Generic[T]):
 
     @property
     def timeout_s(self) -> float:
-        """Return the timeout for the answer, in seconds."""
+        """Return the seconds to wait for the response: `wait_s` plus a fixed allowance."""
         return self.wait_s + PATIENCE_S
 
     @property
@@ -139,13 +139,13 @@ def summary(
     since: str | None = None,
     bucket_s: int | None = None,
 ) -> ClientRequest[documents.SummaryDocument]:
-    """Count the results of finished attempts in intervals of `bucket_s` seconds; `batch` is an id."""
+    """Count the results of finished attempts in intervals of `bucket_s` seconds. `batch` is an id."""
     filters = {"kind": kind, "batch": batch, "since": since, "bucket_s": bucket_s}
     return _get(lambda: documents.SummaryDocument, "summary", query=to_filter_query(filters))
 
 
 def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
-    """Cancel an attempt. Raises: ClientError ``attempt.finished``."""
+    """Request the cancellation of an attempt. Raises: ClientError ``attempt.finished``."""
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
 
 
@@ -165,42 +165,42 @@ def replay(
 
 
 def events(attempt_id: str, *, after: str | None = None) -> ClientRequest[StreamEvent]:
-    """Follow an attempt until `finished`, starting after the event with the given id."""
+    """Stream an attempt's events until `finished`, beginning after the event with the id `after`."""
     return _stream_request(path("attempts", attempt_id, "events"), after)
 
 
 def all_events(*, after: str | None = None) -> ClientRequest[StreamEvent]:
-    """Follow all attempts that this user can see. The stream of events doesn't end."""
+    """Stream the events of all attempts that this user can see. The stream doesn't end."""
     return _stream_request("/v1/events", after)
 
 
 def artifact(attempt_id: str, name: str) -> ClientRequest[bytes]:
-    """Return one file of an attempt's bundle."""
+    """Return the content of one file in an attempt's bundle."""
     return ClientRequest(method="GET", path=path("attempts", attempt_id, "artifacts") + f"/{quote(name)}")
 
 
 def bundle(attempt_id: str) -> ClientRequest[bytes]:
-    """Return all files of an attempt as a tar archive."""
+    """Return all files of an attempt's bundle as a tar archive."""
     return ClientRequest(method="GET", path=path("attempts", attempt_id, "bundle"))
 
 
 def batch(name: str) -> ClientRequest[documents.BatchDocument]:
-    """Return a batch with its counts, by its id or the user's name for it."""
+    """Return a batch with its counts. `name` is the batch's name or id."""
     return _get(lambda: documents.BatchDocument, "batches", name)
 
 
 def batches(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[documents.BatchPageDocument]:
-    """Return a page of batches."""
+    """Return a page of batches, newest first."""
     return _get(lambda: documents.BatchPageDocument, "batches", cursor=cursor, limit=limit)
 
 
 def batch_items(name: str, *, after: int = 0, limit: int = 100) -> ClientRequest[documents.ItemPageDocument]:
-    """Return a page of the items that follow a line of a batch."""
+    """Return a page of a batch's items whose line number is greater than `after`."""
     return _get(lambda: documents.ItemPageDocument, "batches", name, "items", after=after, limit=limit)
 
 
 def batch_results(name: str) -> ClientRequest[documents.BatchResultDocument]:
-    """Return all items of a batch with their attempts, in line order."""
+    """Stream all items of a batch with their attempts, in line order."""
     return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_S)
 
 
@@ -210,7 +210,7 @@ def batch_attestation(name: str) -> ClientRequest[bytes]:
 
 
 def batch_events(name: str) -> ClientRequest[StreamEvent]:
-    """Follow a batch until `finished`. Every event contains all counts of the batch."""
+    """Stream the events of a batch until `finished`. Every event contains all counts of the batch."""
     return _stream_request(path("batches", name, "events"), None)
 
 
@@ -267,7 +267,7 @@ def repair_step(repair_id: str, number: int) -> ClientRequest[documents.StepDocu
 
 
 def repair_events(repair_id: str) -> ClientRequest[StreamEvent]:
-    """Follow a repair until it ends. Each event contains the complete repair."""
+    """Stream the events of a repair until it ends. Each event contains the complete repair."""
     return ClientRequest(method="GET", path=path("repairs", repair_id, "events"))
 
 
@@ -322,7 +322,7 @@ def generations(
 
 
 def generation_events(generation_id: str) -> ClientRequest[StreamEvent]:
-    """Follow a generation until it ends."""
+    """Stream the events of a generation until it ends."""
     return ClientRequest(method="GET", path=path("generations", generation_id, "events"))
 
 
@@ -377,7 +377,7 @@ def library_history(name: str, *, uid: int | None = None) -> ClientRequest[docum
 def remove_from_library(
     name: str, version: int | None = None, *, uid: int | None = None
 ) -> ClientRequest[documents.LibraryPageDocument]:
-    """Remove one or all versions of a name; return them. `uid` selects another user (operators only)."""
+    """Remove and return one or all versions of a name. `uid` selects another user (operators only)."""
     parts = ("library", name) if version is None else ("library", name, str(version))
     return _delete(lambda: documents.LibraryPageDocument, *parts, query=to_filter_query({"uid": uid}))
 
@@ -388,17 +388,17 @@ def library_entry(name: str, version: int) -> ClientRequest[documents.LibraryEnt
 
 
 def policies() -> ClientRequest[documents.PolicyListDocument]:
-    """Return all profiles."""
+    """Return all policy profiles with their effective values."""
     return _get(lambda: documents.PolicyListDocument, "policies")
 
 
 def policy(name: str) -> ClientRequest[dict[str, Any]]:
-    """Return one profile."""
+    """Return one policy profile with its effective values."""
     return _get(lambda: dict[str, Any], "policies", name)
 
 
 def check_policy(name: str, content: bytes) -> ClientRequest[documents.PolicyCheckDocument]:
-    """Check a profile's TOML text together with the daemon's profiles (operators only)."""
+    """Check a profile's TOML text together with the daemon's other profiles (operators only)."""
     sent: dict[str, Any] = {"content": (content,), "headers": {"Content-Type": "text/plain; charset=utf-8"}}
     return _post(lambda: documents.PolicyCheckDocument, "policies", name, "check", **sent)
 
@@ -427,7 +427,7 @@ def suggest_policy(
     labels: Sequence[str] = (),
     kind: str | None = None,
 ) -> ClientRequest[documents.SuggestionDocument]:
-    """Return the additions with which a profile would have allowed refused code."""
+    """Return the profile additions that would have allowed code that was refused."""
     document = _drop_none(policy=policy, since=since, batch=batch, labels=list(labels), kind=kind)
     return _post(
         lambda: documents.SuggestionDocument, "policies", "suggest", document=document, wait_s=READ_S
@@ -443,7 +443,7 @@ def explain_policy(
 
 
 def kinds() -> ClientRequest[documents.KindListDocument]:
-    """Return all kinds."""
+    """Return all kinds of submissions that the daemon accepts."""
     return _get(lambda: documents.KindListDocument, "kinds")
 
 
@@ -493,7 +493,7 @@ def send_batch(
     dedupe: bool | None = None,
     webhook: str | None = None,
 ) -> ClientRequest[documents.BatchDocument]:
-    """Send the lines of a batch in pieces of any size. If repeated, only missing lines are added."""
+    """Upload the lines of a batch in chunks of any size. A repeated upload adds only missing lines."""
     chosen = None if dedupe is None else str(dedupe).lower()
     return ClientRequest(
         method="POST",
@@ -511,7 +511,7 @@ def send_batch(
 def create_token(
     name: str, *, tenant: str | None = None, scopes: Sequence[str] | None = None, node: str | None = None
 ) -> ClientRequest[documents.NewTokenDocument]:
-    """Create a token of a gateway. Only this answer contains the secret token."""
+    """Create a token of a gateway. Only this response contains the secret."""
     wanted = _drop_none(name=name, tenant=tenant, scopes=scopes, node=node)
     return _post(lambda: documents.NewTokenDocument, "tokens", document=wanted)
 
@@ -542,7 +542,7 @@ def resume_node(name: str) -> ClientRequest[documents.NodeDocument]:
 
 
 def distrust_node(name: str, *, since: str | None = None) -> ClientRequest[documents.DistrustDocument]:
-    """Drain a node and mark its verdicts, or only those of runs since an RFC 3339 time."""
+    """Drain a node and mark its verdicts as distrusted, or only those of runs since an RFC 3339 time."""
     query = to_filter_query({"since": since})
     return _post(lambda: documents.DistrustDocument, "nodes", name, "distrust", query=query)
 
@@ -572,12 +572,12 @@ def _delete(reads: Callable[[], type[T]], *parts: str, query: Query = ()) -> Cli
 
 
 def path(*parts: str) -> str:
-    """Return a path of the API whose parts are percent-encoded."""
+    """Return the API path ``/v1/PART/…`` with each part percent-encoded."""
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def to_wait_query(wait_s: float) -> Sequence[tuple[str, str]]:
-    """Return the query parameter that contains the waiting time."""
+    """Return the query parameter `wait_s`, or no parameter if `wait_s` is 0."""
     return (("wait_s", f"{wait_s:g}"),) if wait_s else ()
 
 
@@ -591,7 +591,7 @@ def to_filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> 
 
 
 def _drop_none(**fields: object) -> dict[str, object]:
-    """Return a copy that contains only the fields that are set."""
+    """Return the fields whose value isn't None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -39,7 +39,7 @@ class HiddenTests:
     context: str = ""
 
     def submission(self, code: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Return a submission for an answer. `timeout_s` is the timeout of each test."""
+        """Return a submission that tests `code`. `timeout_s` is the timeout of each test."""
         tests = self.tests if isinstance(self.tests, str) else list(self.tests)
         judged = {"tests": tests} if tests else {"cases": [dict(case) for case in self.cases]}
         payload = {"code": code, "entry_point": self.entry_point, "context": self.context}
@@ -103,7 +103,7 @@ __all__ = ["HiddenTests", "Rewards", "score", "score_async"]
 
 
 class Rewards(list[float | None]):
-    """The rewards of several answers, in the order of the answers."""
+    """The rewards of several answers, in order. None marks an answer that couldn't be judged."""
 
     @property
     def lost(self) -> int:

@@ -16,19 +16,19 @@ from assayd_client.answers import Document
 
 RUNS = re.compile(r"[0-9]+|[^\W\d_]+")
 LONGEST_NUMBER = 3
-"""Digits of numbers that are alike however long they are; a year is of another shape than a counter."""
+"""Maximum number of digits of numbers that have the same shape; a year has another shape than a counter."""
 MOST_SHAPES = 2_000
-"""Shapes that are counted separately; paths of further shapes are counted as `OTHERS`."""
+"""Maximum number of shapes to count separately; other paths are counted as `OTHERS`."""
 MAX_FIELDS = 1_000
 MOST_REASONS = 10
 EXAMPLES = 3
-"""Paths without fields that are kept of each shape."""
+"""Maximum number of unmatched paths to keep as examples for each shape."""
 OTHERS = "(other shapes)"
 _REASON_CHARS = 200
 
 
 def group_by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Group paths by their shapes, and keep the original order."""
+    """Return the paths grouped by shape, in their original order."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(compute_shape(path), []).append(path)
@@ -57,7 +57,7 @@ def _choose_placeholder(found: re.Match[str]) -> str:
 
 @dataclass(slots=True)
 class ShapeCount:
-    """The numbers of all paths and of matched paths of one shape, with the errors of the other paths."""
+    """The counts for one shape: all paths, matched paths, and failed paths with their errors."""
 
     paths: int = 0
     matched: int = 0
@@ -140,11 +140,11 @@ class ResultTally:
 
 
 def compare_tallies(before: ResultTally, now: ResultTally) -> Document:
-    """Return how the paths of a tree differ from the paths at the time of approval.
+    """Compare the extraction results for a tree now with the results at approval.
 
-    The value `drift` is the maximum of several shares. One is the share of paths that don't match although
-    their shape matched at approval or is new. The others are, for each field, the decrease in the share of
-    matched paths that have the field.
+    The value `drift` is the maximum of two kinds of shares: the share of all paths that are unmatched and
+    whose shape had no unmatched path at approval, and, for each field, the decrease in the share of matched
+    paths that have the field.
     """
     document = now.document()
     known = {shape for shape, one in before.shapes.items() if one.matched < one.paths}

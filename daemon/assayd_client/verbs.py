@@ -1,4 +1,4 @@
-"""Binds the requests to the clients, whose methods block, are awaited, or return plain JSON objects."""
+"""Turns the requests into methods of the clients, with the return type of each client."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 class Verb(Generic[P, T]):
-    """A request that is a method of each client. The client determines the type of the result."""
+    """A request as a method of each client, which determines the type of the result."""
 
     _send: str
-    """The method of the clients that sends it."""
+    """The name of the client method that sends the request."""
 
     def __init__(self, ask: Callable[P, ClientRequest[T]]) -> None:
         self._ask = ask
         self.__doc__ = ask.__doc__
 
     def _bind_method(self, client: Any, owner: Any) -> Any:
-        """Return the verb as a method of a client or, without a client, a function with its signature."""
+        """Return the verb bound to a client or, without a client, a documented function for `help`."""
         if client is None:
             return _build_documented_function(self._ask, owner, self._send)
 
@@ -60,7 +60,7 @@ def _build_documented_function(ask: Callable[..., Any], owner: type[Verbs], send
 
 
 class DocumentVerb(Verb[P, T]):
-    """A verb whose answer is a document."""
+    """A verb whose response is a document."""
 
     _send = "send"
 
@@ -78,7 +78,7 @@ class DocumentVerb(Verb[P, T]):
 
 
 class Content(Verb[P, bytes]):
-    """A verb whose answer is unprocessed bytes."""
+    """A verb whose response is unprocessed bytes."""
 
     _send = "send_for_content"
 
@@ -94,7 +94,7 @@ class Content(Verb[P, bytes]):
 
 
 class Events(Verb[P, StreamEvent]):
-    """A verb whose answer is a stream of events."""
+    """A verb whose response is a stream of events."""
 
     _send = "send_for_events"
 
@@ -114,7 +114,7 @@ class Events(Verb[P, StreamEvent]):
 
 
 class Lines(Verb[P, T]):
-    """A verb whose answer is a stream of documents, one per line."""
+    """A verb whose response is a stream of documents, one per line."""
 
     _send = "send_for_lines"
 

@@ -1,4 +1,4 @@
-"""Defines the requests of the wings: workflows, and runs of approved pipelines."""
+"""Defines the requests of optional packages: workflows, and runs of approved pipelines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assayd_client.requests import ClientRequest, path, to_filter_query, to_wait
 T = TypeVar("T")
 Inputs = Mapping[str, Mapping[str, object]]
 CHECK_S = 60.0
-"""How long reading and checking a workflow may take."""
+"""Maximum number of seconds for reading and checking a workflow."""
 
 
 def check_workflow(
@@ -85,7 +85,7 @@ def workflow_bundle(workflow_id: str) -> ClientRequest[bytes]:
 
 
 def workflow_events(workflow_id: str) -> ClientRequest[StreamEvent]:
-    """Follow a workflow until it ends."""
+    """Stream the events of a workflow until it ends."""
     return ClientRequest(method="GET", path=path("workflows", workflow_id, "events"))
 
 

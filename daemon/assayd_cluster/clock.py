@@ -10,6 +10,6 @@ from assayd_cluster.documents import LIVE_S
 NOW: ColumnElement[int] = literal_column(
     "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", BigInteger
 )
-"""Microseconds since 1970."""
+"""The database's time in microseconds since 1970."""
 LIVE_SINCE = NOW - int(LIVE_S * 1_000_000)
-"""A node or gateway with a beat since then counts as alive."""
+"""The time since which a live node or gateway has sent a heartbeat."""

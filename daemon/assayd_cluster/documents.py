@@ -21,26 +21,26 @@ SHA256 = r"^[0-9a-f]{64}$"
 NODE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$"
 
 BEAT_S = 5.0
-"""How often a node, or a gateway, says that it lives."""
+"""Seconds between two heartbeats of a node or gateway."""
 LIVE_S = 15.0
-"""How long after its last beat one counts as alive."""
+"""Seconds after its last heartbeat for which a node or gateway counts as alive."""
 INLINE_BYTES = 64 * 2**10
-"""Files of a bundle up to this size come with the verdict; larger ones are sent before it, each by itself."""
+"""Maximum size of a file that is sent with the verdict; larger files are sent before the verdict."""
 MOST_CAPACITY = 256
-"""Maximum number of attempts of a node at once, whatever it reports."""
+"""Maximum number of concurrent attempts of a node, even if the node reports more."""
 MOST_FILES = 400
 MOST_EVENTS = 5_000
 MOST_SEQ = 10**6
-"""Events that a run numbers at most; the next run begins beyond."""
+"""Maximum number of events of a run; the event numbers of the next run begin above it."""
 MOST_NAME = 8192
 MOST_OUTPUT = 512 * 2**10
 
 NODES_VALUES = 1_000_000
-"""Values of one document of a node: a report holds results, which may have more than a submission."""
+"""Maximum number of values in a node's document, because reports contain results of any size."""
 MOST_TEXT = 2000
-"""Characters kept of the words of an internal error."""
+"""Maximum number of characters of an error message to store."""
 MOST_MESSAGE = 64 * 2**10
-"""Characters of an internal error's words that are read at all."""
+"""Maximum number of characters of an error message to accept."""
 MAX_RULES = 50
 
 AttemptId = Annotated[str, Field(pattern=ULID)]
@@ -48,7 +48,7 @@ Digest = Annotated[str, Field(pattern=SHA256)]
 Moment = Annotated[
     AwareDatetime, Field(ge=datetime(2020, 1, 1, tzinfo=UTC), lt=datetime(2200, 1, 1, tzinfo=UTC))
 ]
-"""A time that every clock, database and time zone can express."""
+"""A time that every clock, database and time zone can represent."""
 ShortText = Annotated[str, Field(max_length=512)]
 """A name or a digest."""
 Milliseconds = Annotated[float, Field(ge=0, le=1e10)]
@@ -193,7 +193,7 @@ class GapEvent(_LiveEvent):
 LiveEvent = Annotated[
     StateEvent | StageEvent | UnitEvent | OutputEvent | GapEvent, Field(discriminator="kind")
 ]
-"""An event as the node's daemon numbered it: its run (0 before it has a container) and its place."""
+"""An event with the run number (0 before the container exists) and the position that the daemon assigned."""
 
 
 class LiveEvents(_RequestDocument):

@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 from assayd.errors import ConfigError
 
 _WHERE_TO = ("host", "hostaddr", "service", "servicefile", "passfile")
-"""Parameters of a database URL that name its host."""
+"""Parameters of a database URL that determine its host."""
 
 
 def require_encrypted_broker(urls: str, setting: str) -> None:

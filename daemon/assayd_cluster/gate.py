@@ -28,16 +28,16 @@ log = structlog.get_logger()
 
 NODES = "/v1/nodes"
 OPEN = frozenset({"/healthz"})
-"""Answered without a token, so that a load balancer can ask."""
+"""Paths that don't require a token, for load balancers."""
 MONITORED = frozenset({"/metrics", "/v1/doctor", "/readyz", "/healthz"})
-"""What the scope `metrics` is for."""
+"""Paths that the scope `metrics` allows."""
 READING = frozenset({"GET", "HEAD"})
 POLICY_VIOLATION = 1008
-"""Of RFC 6455."""
+"""The WebSocket close code for a policy violation (RFC 6455)."""
 STATE = "token"
-"""Under which the token's record lies in the state of a request."""
+"""The key of the token's record in a request's state."""
 SHOWN = "token_shown"
-"""Under which a connection says what to call when it has sent a good token, and whether an operator's."""
+"""The key of the callback in a connection's state that is called once a valid token has been received."""
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 
@@ -74,7 +74,7 @@ class TokenGate:
         self._checking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on if it is authorized; otherwise, answer with status 401, 403 or 429."""
+        """Forward the request if it is authorized. Otherwise, respond with status 401, 403 or 429."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -117,7 +117,7 @@ class TokenGate:
     async def _serve_until_revoked(
         self, scope: Scope, receive: Receive, send: Send, record: TokenRecord, under: _ActiveRequest
     ) -> None:
-        """Answer a request, and end it if its token is revoked. Raises: RequestError ``token.revoked``."""
+        """Process a request, and end it if its token is revoked. Raises: RequestError ``token.revoked``."""
         self._under.add(under)
         self._of_tenant[record.tenant_id] += 1
         if self._checking is None:
@@ -171,7 +171,7 @@ class _ResponseTracker:
 
 
 def pop_token(scope: Scope) -> str | None:
-    """Remove the token from a request's headers and return it; return None if the request has no token.
+    """Remove and return the token in a request's headers, or return None if the request has no token.
 
     Raises: RequestError ``token.refused``, if the request has two tokens or a scheme other than ``Bearer``.
     """
@@ -204,7 +204,7 @@ def require_scope(record: TokenRecord, method: str, path: str) -> None:
 
 
 def is_node_route(path: str) -> bool:
-    """Return whether a path belongs to a route for nodes."""
+    """Return whether a path is below `NODES`, the prefix of the routes for nodes."""
     return path == NODES or path.startswith(f"{NODES}/")
 
 
@@ -224,7 +224,7 @@ def client_address_key(scope: Scope) -> str:
 
 
 def rate_limit_key(text: str) -> str:
-    """Return the key for counting an address: an IPv4 address itself, an IPv6 address's /64 network."""
+    """Return the rate-limit key of an address: the IPv4 address, or the IPv6 address's /64 network."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

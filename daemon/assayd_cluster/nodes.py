@@ -38,18 +38,18 @@ FULL = "runs wait in its daemon, because the daemon or its engine is busy"
 
 
 class DrainState(IntEnum):
-    """Whether a node is drained, and whether an operator or a gateway drained it."""
+    """The drain state of a node: not drained, or drained by an operator or a gateway."""
 
     NO = 0
-    """It isn't."""
+    """The node isn't drained."""
     BY_OPERATOR = 1
-    """By an operator."""
+    """An operator drained the node."""
     BY_GATEWAY = 2
     """By a gateway, because the node returned no verdicts, or read messages without claiming runs."""
 
     @property
     def why(self) -> str:
-        """Return the reason why the node accepts no work; empty if the node isn't drained."""
+        """Return the reason why the node accepts no work, or an empty string if it isn't drained."""
         return ("", DRAINED, FAILING)[self]
 
 
@@ -105,7 +105,7 @@ class ForgottenTokens:
 
 
 class DatabaseNodes:
-    """The nodes in the gateways' database."""
+    """A reader and editor of the nodes in the gateways' database."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
@@ -115,7 +115,7 @@ class DatabaseNodes:
         return [_build_node(row) for row in await self._access.read(_fetch_rows)]
 
     async def read_outbox_state(self) -> OutboxState:
-        """Return the state of the outbox of all gateways."""
+        """Return the number and age of waiting attempts in the outbox of all gateways."""
 
         def fetch(connection: Connection) -> OutboxState:
             now = _select_database_time_us(connection)
@@ -138,7 +138,7 @@ class DatabaseNodes:
         return await self._access.read(fetch)
 
     async def set_drained(self, name: str, *, drained: bool) -> Node | None:
-        """Stop a node from claiming work, or let it claim work again; None if the node doesn't exist."""
+        """Drain or resume a node, and return the node, or None if it doesn't exist."""
 
         def apply(connection: Connection) -> Sequence[RowMapping]:
             connection.execute(update(nodes).where(nodes.c.name == name).values(drained=int(drained)))
@@ -148,9 +148,9 @@ class DatabaseNodes:
         return _build_node(rows[0]) if rows else None
 
     async def forget(self, name: str) -> ForgottenTokens | None:
-        """Forget a node and revoke its tokens; return None if the node never existed.
+        """Forget a node and revoke its tokens. Return None if the node never existed.
 
-        If the node has already been forgotten, nothing changes: newer tokens for it stay valid.
+        If the node has already been forgotten, nothing changes, so newer tokens for it stay valid.
 
         Raises: RequestError ``node.alive``.
         """
@@ -205,7 +205,7 @@ def _build_node(row: RowMapping) -> Node:
 
 
 def _derive_state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
-    """Return the state of a node, and the reason if it accepts no work."""
+    """Return a node's state, and the reason if it accepts no work (or an empty string)."""
     if row["why"] == STOPPED:
         return "stopped", STOPPED
     if silent_s > LIVE_S:

@@ -15,7 +15,7 @@ from assayd_cluster.tables import ALL
 
 
 def migrate_database(url_file: Path, settings: Settings) -> None:
-    """Migrate the database to this version. Args: `url_file` contains the URL with the owner's account.
+    """Migrate the database to this version with the owner's account in `url_file`.
 
     Raises: ConfigError, StoreError.
     """

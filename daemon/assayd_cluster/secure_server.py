@@ -29,18 +29,18 @@ log = structlog.get_logger()
 
 HANDSHAKE_S = 10.0
 LOOK_S = 5.0
-"""How often it is looked whether the certificate's files have changed."""
+"""Seconds between two checks for changes of the certificate's files."""
 ACCEPT_S = 1.0
-"""How long nothing is accepted after the system could not."""
+"""Seconds for which no connection is accepted after the system failed to accept one."""
 CONNECTIONS = 256
 TOKEN_S = 10.0
-"""How long a connection may take, from its handshake on, to show a good token."""
+"""Seconds after the handshake within which a connection must send a valid token."""
 MOST_REMEMBERED = 256
-"""Addresses that have shown an operator's token, and may use the places that are kept."""
+"""Maximum number of operators' addresses to store, which can use the reserved slots."""
 
 
 class CertificateFiles:
-    """The certificate of a listener, which is reloaded when its files change; requires TLS 1.2 or newer.
+    """A listener's certificate, which is reloaded if its files change, for TLS 1.2 or newer.
 
     Raises: ConfigError ``tls.unusable``, if the files are unusable at startup.
     """
@@ -60,7 +60,10 @@ class CertificateFiles:
             raise ConfigError("tls.unusable", message, field="cluster.certificate_file") from problem
 
     def reload_if_changed(self) -> None:
-        """Load changed files; if they are unusable, log the error and keep the previous certificate."""
+        """Reload the certificate files if they have changed.
+
+        If the new files are unusable, the error is logged and the previous certificate stays in use.
+        """
         now = self._clock()
         if now < self._look_at:
             return
@@ -103,7 +106,7 @@ class TlsServer(uvicorn.Server):
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections on these sockets."""
+        """Start the application, and accept connections on these listening sockets."""
         await self.lifespan.startup()
         spoken = self.config.http_protocol_class
         self._counted = type("CountedHttp", (_CountedProtocol, spoken), {"places": None})
@@ -147,7 +150,7 @@ class TlsServer(uvicorn.Server):
             task.add_done_callback(self._securing.discard)
 
     async def _start_tls(self, connected: socket.socket, address: str) -> None:
-        """Pass a connection on after its TLS handshake; the connection is counted until it closes."""
+        """Perform the TLS handshake of a connection, which is counted until it closes."""
         count = _ConnectionSlot(self._places, address, self._remember_operator)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -191,14 +194,14 @@ class _ConnectionSlot:
             self._remember_operator(self._address)
 
     def end(self) -> None:
-        """Release the slot; a second call does nothing."""
+        """Release the slot. A second call does nothing."""
         address, self._address = self._address, None
         if address is not None:
             self._places.release(address)
 
 
 class _CountedProtocol(PeerHttpTools):
-    """An HTTP protocol that calls back when its connection, and with it the last request, has closed."""
+    """An HTTP protocol that releases its slot once the connection and its last request have ended."""
 
     count: _ConnectionSlot
     _token_due: asyncio.TimerHandle | None = None
@@ -210,7 +213,7 @@ class _CountedProtocol(PeerHttpTools):
         self._token_due = self.loop.call_later(TOKEN_S, self.transport.close)
 
     def _confirm_token(self, *, is_operator: bool) -> None:
-        """Stop the timeout, because the connection has presented a valid token."""
+        """Stop the timeout after a valid token, and remember the address of an operator."""
         self._cancel_token_timeout()
         if is_operator:
             self.count.mark_operator()
@@ -221,12 +224,12 @@ class _CountedProtocol(PeerHttpTools):
             self._token_due = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timeout for the token."""
+        """Stop the timeout within which the connection must present a token."""
         self._cancel_token_timeout()
         super().connection_lost(exc)
 
     def ended(self) -> None:
-        """Stop counting the connection."""
+        """Release the slot if the connection is closed and no request is running."""
         if self.is_lost and self.task is None:
             self.count.end()
 

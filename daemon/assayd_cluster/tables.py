@@ -1,4 +1,4 @@
-"""Defines the tables that a cluster adds to the daemon's database; missing tables are created.
+"""Defines the tables that a cluster adds to the daemon's database. Missing tables are created.
 
 Times are in microseconds since 1970, by the database's clock, so gateways and nodes need no synchronized
 clocks.
@@ -32,7 +32,7 @@ gateways = Table(
     Column("beat_at", BigInteger, nullable=False),
     Column("version", String(64), nullable=False),
 )
-"""Gateways that live; one that has not beaten for 15 s drives nothing any more."""
+"""Live gateways. A gateway without a heartbeat for 15 s drives no work."""
 
 drivers = Table(
     "drivers",
@@ -42,7 +42,7 @@ drivers = Table(
     Column("gateway_id", String(26), nullable=False),
     Index(None, "gateway_id"),
 )
-"""Which gateway carries on each unfinished batch, repair and generation."""
+"""The gateway that drives each unfinished batch, repair and generation."""
 
 dispatches = Table(
     "dispatches",
@@ -56,9 +56,9 @@ dispatches = Table(
     Column("returned", Integer, nullable=False, server_default="0"),
     Index(None, "gateway_id"),
 )
-"""The outbox: unfinished attempts, each with its gateway. The row goes with the verdict.
+"""The outbox of unfinished attempts, each with its gateway. A row is deleted when the verdict is recorded.
 
-`returned` is how often a node gave the message back without having begun.
+`returned` is the number of times that a node returned the message without having begun.
 """
 
 nodes = Table(
@@ -75,7 +75,7 @@ nodes = Table(
     Column("runs", Text, nullable=False),
     Column("drained", Integer, nullable=False, server_default="0"),
 )
-"""Nodes as they last said they were; `images` and `runs` are JSON; `drained`: see `nodes.Drained`."""
+"""The last reported state of each node. `images` and `runs` are JSON; `drained` is a `nodes.DrainState`."""
 
 uploads = Table(
     "uploads",
@@ -85,7 +85,7 @@ uploads = Table(
     Column("sha256", String(64), primary_key=True),
     Column("content", LargeBinary, nullable=False),
 )
-"""Large files of a bundle, until its verdict is in."""
+"""Large files of a bundle, stored until the verdict is recorded."""
 
 tenants = Table(
     "tenants",
@@ -94,7 +94,7 @@ tenants = Table(
     Column("name", String(64), nullable=False, unique=True),
     Column("created_at", BigInteger, nullable=False),
 )
-"""Who tokens belong to; `id`, from 2**32 on, stands where a user's number does."""
+"""The owners of tokens. `id`, which is at least 2**32, is used in place of a user id."""
 
 tokens = Table(
     "tokens",
@@ -109,7 +109,7 @@ tokens = Table(
     Column("revoked_at", BigInteger),
     Column("last_used_at", BigInteger),
 )
-"""Tokens, of which only the digest is kept; `scopes` are separated by commas."""
+"""Tokens, stored only as digests. `scopes` are separated by commas."""
 
 ALL = (gateways, drivers, dispatches, nodes, uploads, tenants, tokens)
-"""Each after those that it refers to."""
+"""All tables, each after the tables to which it refers."""

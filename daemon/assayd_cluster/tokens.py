@@ -23,30 +23,30 @@ from assayd.store.tables import from_micros, to_micros
 from assayd_cluster.tables import tenants, tokens
 
 PREFIX = "assay_"
-"""By which a token is known that was left in a file: programs that look for secrets look for a prefix."""
+"""The prefix of tokens, by which scanners for secrets recognize a token that was left in a file."""
 TOKEN_BYTES = 32
 MOST_CHARS = 128
-"""Nothing longer is looked at."""
+"""Maximum length of a token; longer ones are rejected without a lookup."""
 FIRST_TENANT = 2**32
-"""No user of a host has a number as large."""
+"""The smallest number of a tenant, which is larger than any user id of a host."""
 NODES_TENANT = "nodes"
-"""Owner of the tokens of nodes, and of no others."""
+"""The owner of all tokens of nodes, and of no other tokens."""
 TRIES = 5
 
 
 class Scope(Enum):
-    """A permission of a token."""
+    """A permission of a token, as stored and shown by name."""
 
     METRICS = "metrics"
-    """Read metrics and examinations, and no attempt."""
+    """Read metrics and health checks, but no attempts."""
     READ = "read"
     """Read the tenant's attempts."""
     SUBMIT = "submit"
-    """Read, and send work for its tenant."""
+    """Read the tenant's data, and submit work for the tenant."""
     OPERATE = "operate"
-    """All that an operator may: see everybody, examine, drain, make tokens."""
+    """Perform all operations of an operator: read all data, run checks, drain nodes, create tokens."""
     NODE = "node"
-    """Fetch runs for one node, and write their results; nothing else."""
+    """Fetch runs for one node and write their results, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +98,12 @@ def generate_secret() -> str:
 
 
 def compute_token_digest(secret: str) -> str:
-    """Return the digest of a token as stored; one round of SHA-256 is enough, because tokens are random."""
+    """Return a token's stored digest. One round of SHA-256 is enough, because tokens are random."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class DatabaseTokens:
-    """The tokens in the gateways' database."""
+    """A store of tokens in the gateways' database."""
 
     def __init__(self, access: DatabaseAccess, clock: Clock, ids: IdSource) -> None:
         self._access = access
@@ -111,7 +111,7 @@ class DatabaseTokens:
         self._ids = ids
 
     async def create(self, terms: TokenTerms) -> tuple[TokenRecord, str]:
-        """Create a token, and its tenant if it is new; return also the secret, which isn't stored."""
+        """Create a token, and its tenant if necessary. Return the record and the unstored secret."""
         tenant_id = await self._get_or_create_tenant(terms.tenant)
         secret, at = generate_secret(), self._clock.now()
         record = TokenRecord(
@@ -164,13 +164,13 @@ class DatabaseTokens:
         return None if row is None else _build_record(row)
 
     async def record_use(self, token_ids: Collection[str]) -> None:
-        """Record that these tokens were just used; the record can be lost in a crash."""
+        """Record that these tokens were just used. A crash can lose this record."""
         at = to_micros(self._clock.now())
         used = update(tokens).where(tokens.c.id.in_(token_ids)).values(last_used_at=at)
         await self._access.write(lambda connection: connection.execute(used), durable=False)
 
     async def _get_or_create_tenant(self, name: str) -> int:
-        """Return the number of a tenant; create the tenant if it is missing, and retry after a conflict."""
+        """Return the number of a tenant, which is created if it doesn't exist. Retry after a conflict."""
         for _ in range(TRIES):
             found = await self._access.write(lambda connection: self._try_create_tenant(connection, name))
             if found is not None:

@@ -19,17 +19,17 @@ from assayd_cluster.tokens import MOST_CHARS, PREFIX, DatabaseTokens, TokenRecor
 log = structlog.get_logger()
 
 FRESH_S = 2.0
-"""How long an answer of the database counts."""
+"""Seconds for which a token's record is cached."""
 REVOKED_S = 3600.0
-"""How long it is remembered that a token was revoked."""
+"""Seconds for which a revoked token is cached."""
 KEPT = 4096
 USE_S = 60.0
-"""How often the use of a token is written down."""
+"""Minimum number of seconds between two records of a token's use."""
 FAILURES = 10
-"""Of one address in a row, and one more every `FAILURE_S`, until its tokens are looked up in turn."""
+"""Failures of an address, plus one per `FAILURE_S` seconds, before its tokens are queued for lookup."""
 FAILURE_S = 6.0
 MOST_IN_TURN = 32
-"""Tokens not seen before, of addresses with too many failures, that wait to be looked up one by one."""
+"""Maximum number of tokens in the queue for addresses with too many failures."""
 
 
 @dataclass(slots=True)
@@ -48,18 +48,18 @@ class FailureRateLimiter:
         self._full_until: OrderedDict[str, float] = OrderedDict()
 
     def is_limited(self, whose: str, now: float) -> bool:
-        """Return whether further attempts are refused at this time."""
+        """Return whether further attempts by a client are refused at this time."""
         return self._full_until.get(whose, now) > now + (self._most - 1) * self._each_s
 
     def note(self, whose: str, now: float) -> None:
-        """Count one failure."""
+        """Record one failure of a client."""
         self._full_until[whose] = max(self._full_until.pop(whose, now), now) + self._each_s
         if len(self._full_until) > KEPT:
             self._full_until.popitem(last=False)
 
 
 class TokenVerifier:
-    """A verifier of tokens for one gateway, with a cache."""
+    """A verifier of tokens for one gateway, with a cache and rate limits for failures."""
 
     def __init__(self, tokens: DatabaseTokens, clock: Clock) -> None:
         self._tokens = tokens
@@ -71,7 +71,9 @@ class TokenVerifier:
         self._noting: set[asyncio.Task[None]] = set()
 
     async def verify(self, secret: str, address: str, *, begun: bool = False) -> TokenRecord:
-        """Return the owner of a token. `begun` means that the token was valid when its request started.
+        """Return the record of a valid token.
+
+        `begun` means that the token was valid when its request started.
 
         Raises:
             RequestError: ``token.refused``, ``token.revoked``, ``token.failures``.
@@ -97,7 +99,7 @@ class TokenVerifier:
         return known.record
 
     def forget(self) -> None:
-        """Expire all cached tokens, because one was revoked at this gateway."""
+        """Expire all cached tokens, because a token was revoked at this gateway."""
         for known in self._known.values():
             known.until = 0.0
 

@@ -104,13 +104,13 @@ def build_service(
 
 
 def set_executor(app: Starlette, executor: ProgramExecutor, room: RequestByteBudget) -> None:
-    """Set the executor that runs the programs of a service."""
+    """Set the executor of a service, and create its store of Judge0 submissions."""
     app.state.executor = executor
     app.state.submissions = judge0.SubmissionStore(room)
 
 
 async def respond_to_health_check(request: Request) -> Response:
-    """Respond with status 200 if the daemon answers."""
+    """Respond with status 200 if the daemon responds, or with status 503 if it doesn't."""
     try:
         await get_executor(request).check_daemon()
     except ClientError as problem:
@@ -119,7 +119,7 @@ async def respond_to_health_check(request: Request) -> Response:
 
 
 async def respond_to_invalid_request(request: Request, problem: Exception) -> Response:
-    """Return the response to an invalid request."""
+    """Return the error response to an invalid request, in SandboxFusion's format or as ``{"error": …}``."""
     if not isinstance(problem, BadRequest):
         raise problem
     if problem.field == "error":
@@ -129,7 +129,7 @@ async def respond_to_invalid_request(request: Request, problem: Exception) -> Re
 
 
 async def respond_to_unreachable_daemon(request: Request, problem: Exception) -> Response:
-    """Return the response for a daemon that didn't answer."""
+    """Return the response for a failed request to the daemon, with status 503 if a retry can succeed."""
     if not isinstance(problem, ClientError):
         raise problem
     return json_response({"error": problem.message}, 503 if problem.retryable or not problem.status else 500)
@@ -151,7 +151,7 @@ class RejectBrowsersMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or reject it with 403 or 415."""
+        """Forward a request, or reject it with status 403 or 415 if it is from a web page."""
         refusal = _check_browser_request(scope) if scope["type"] == "http" else None
         await (refusal or self._app)(scope, receive, send)
 
@@ -173,7 +173,7 @@ class ReserveBytesMiddleware:
         self._room = room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Reserve the bytes of a request, and pass the request on."""
+        """Reserve the bytes of a request while the request is forwarded and answered."""
         held = ByteReservation(self._room, get_token(Request(scope)) if scope["type"] == "http" else None)
         scope.setdefault("state", {})["held"] = held
         try:
@@ -190,7 +190,7 @@ class CountResponsesMiddleware:
         self._answers = answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count its response."""
+        """Forward a request, and count its response."""
 
         async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -38,7 +38,7 @@ class BadRequest(Exception):
 
 
 class RequestByteBudget:
-    """The remaining bytes for all requests; a caller with a token never gets more than the free bytes."""
+    """A budget of bytes for all requests. A caller with a token can't hold more bytes than are free."""
 
     def __init__(self, free: int = HELD_BYTES) -> None:
         self.free = free
@@ -53,7 +53,7 @@ class RequestByteBudget:
         self._held[caller] += size
 
     def release(self, size: int, caller: str | None = None) -> None:
-        """Release bytes."""
+        """Return reserved bytes to the budget."""
         self.free += size
         self._held[caller] -= size
         if not self._held[caller]:
@@ -80,7 +80,7 @@ class ByteReservation:
 
 
 def get_reservation(request: Request) -> ByteReservation:
-    """Return the reservation of a request."""
+    """Return the byte reservation of a request."""
     found: ByteReservation = request.state.held
     return found
 
@@ -137,7 +137,7 @@ async def read_bytes(request: Request) -> bytes:
 
 
 async def read_body(request: Request, model: type[M]) -> M:
-    """Read and validate a body. Raises: BadRequest."""
+    """Read a request body and validate it with a model. Raises: BadRequest."""
     return await parse_body(await read_bytes(request), model)
 
 
@@ -162,5 +162,5 @@ def _parse_body(body: bytes, model: type[M]) -> M:
 
 
 def json_response(document: object, status: int = 200) -> Response:
-    """Return a JSON response."""
+    """Return a document as a JSON response with this status."""
     return JSONResponse(document, status)

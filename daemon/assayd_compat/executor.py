@@ -50,10 +50,10 @@ CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class ProgramExecutor:
-    """An executor of up to `at_once` concurrent programs; further programs wait, and callers take turns."""
+    """An executor of up to `at_once` concurrent programs. Other programs wait, and callers take turns."""
 
     def __init__(self, client: AsyncClient, *, at_once: int, policies: Mapping[str, str]) -> None:
-        """Create the executor. `policies` contains the profiles of languages without the default one."""
+        """Create the executor. `policies` maps language names to profiles that replace the default ones."""
         self._client = client
         shared = isinstance(client.address, ServerChoice)
         self._places = FairSemaphore(at_once, reserve_from=4 if shared else at_once + 1)
@@ -65,7 +65,7 @@ class ProgramExecutor:
         self._token: str | None = None
 
     def for_caller(self, token: str | None) -> Self:
-        """Return an executor that uses a caller's token; the caller of a Unix socket needs no token."""
+        """Return an executor that uses a caller's token. Over a Unix socket, no token is needed."""
         if token is None or not isinstance(self._client.address, ServerChoice):
             return self
         other = copy.copy(self)
@@ -74,7 +74,7 @@ class ProgramExecutor:
 
     @property
     def caller(self) -> str | None:
-        """Return the token of the caller; None if the caller is the service's own user."""
+        """Return the token of the caller, or None if the caller is the service's own user."""
         return self._token
 
     @property
@@ -98,7 +98,7 @@ class ProgramExecutor:
             begun: called when the program leaves the queue.
             hold: called with the size of the resulting files before the files are fetched.
 
-        Raises: ClientError, if the daemon refuses the program or doesn't answer; any error of `hold`.
+        Raises: ClientError, if the daemon refuses the program or doesn't respond; any error of `hold`.
         """
         key = self._ids.new()
         async with self._places.hold(hash(self._token), "", key):
@@ -129,14 +129,14 @@ class ProgramExecutor:
         return self._limits[policy]
 
     async def attempt(self, attempt_id: str) -> Json | None:
-        """Return the current state of an attempt; None if the caller can't see an attempt with this id."""
+        """Return the current state of an attempt, or None if the caller can't see an attempt with this id."""
         try:
             return await self._request_document(attempt_request(attempt_id))
         except NotFound:
             return None
 
     async def file(self, attempt_id: str, name: str) -> bytes:
-        """Return one file of an attempt's bundle."""
+        """Return the content of one file in an attempt's bundle."""
         return await self._client.send_for_content(
             self._with_caller_token(artifact_request(attempt_id, name))
         )
@@ -163,7 +163,7 @@ class ProgramExecutor:
         return ProgramResult(compiled=compiled, run=parse_process_end(attempt))
 
     async def _submit_and_wait(self, submission: Json, attempt_id: str | None) -> Json:
-        """Submit a program and wait for the verdict; cancel the attempt if this task is cancelled."""
+        """Submit a program and wait for the verdict. Cancel the attempt if this task is cancelled."""
         identity = attempt_id or self._ids.new()
         asked = asyncio.create_task(self._poll_verdict(submission, identity))
         try:
@@ -196,13 +196,13 @@ class ProgramExecutor:
     async def _collect_files(
         self, paths: Sequence[str], run: ProcessEnd, hold: Callable[[int], None]
     ) -> Mapping[str, bytes]:
-        """Return the requested files that exist after the run."""
+        """Fetch and return, by path, those of the requested files that exist after the run."""
         there = [path for path in paths if FOLDER + path in run.artifacts]
         hold(sum(run.artifacts[FOLDER + path] for path in there))
         return {path: await self.file(run.attempt_id, FOLDER + path) for path in there}
 
     async def _request_document(self, ask: ClientRequest[Any]) -> Json:
-        """Send a request and return the answer as a JSON object."""
+        """Send a request and return the response as a JSON object."""
         document: Json = json.loads(await self._client.send_for_content(self._with_caller_token(ask)))
         return document
 

@@ -84,12 +84,12 @@ with open(".answers.json", "w", encoding="utf-8") as file:
 
 
 def encode_cells(cells: list[str], timeout_s: float) -> str:
-    """Return the input file of the driver; a time limit of 0 means that cells have no time limit."""
+    """Return the input file of the driver. A time limit of 0 means that cells have no time limit."""
     return json.dumps({"cells": cells, "timeout_s": timeout_s})
 
 
 def parse_results(answers: bytes | None) -> list[dict[str, Any]] | None:
-    """Return the result of each cell; None if the program wrote no valid results."""
+    """Return the result of each cell, or None if the program wrote no valid results."""
     try:
         found = json.loads(answers) if answers is not None else None
     except (ValueError, RecursionError):
@@ -156,7 +156,7 @@ async def run_code(request: Request) -> Response:
 
 
 async def run_jupyter(request: Request) -> Response:
-    """Run cells that share their state."""
+    """Run notebook cells that share their state, and respond with each cell's result."""
     asked = await read_body(request, RunJupyterRequest)
     program = Program(
         language=BY_NAME["python"],
@@ -249,7 +249,7 @@ def _build_command_result(ended: ProcessEnd | None) -> dict[str, object] | None:
 
 
 def _compute_return_code(ended: ProcessEnd) -> int:
-    """Return an exit code as in `subprocess`: negative for a signal; SIGKILL for an exceeded limit."""
+    """Return an exit code as in `subprocess`: -N for signal N, and -9 for an exceeded limit."""
     if ended.signal is not None:
         return -ended.signal_number
     if ended.exit_code is None or (ended.end is not ProgramEndReason.EXITED and ended.exit_code == 0):

@@ -42,7 +42,7 @@ from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, Program
 CLIENT = "judge0"
 VERSION = "1.13.1"
 MOST_IN_BATCH = 20
-"""Judge0's own limit."""
+"""Judge0's limit."""
 KEPT = 10_000
 """Maximum submissions in memory; the oldest are dropped first."""
 KEPT_BYTES = 64 * 2**20
@@ -110,7 +110,7 @@ CONFIG = {
     "submission_cache_duration": 0,
     "use_docs_as_homepage": False,
 }
-"""What `GET /config_info` says for every profile. Sizes are kilobytes, times seconds."""
+"""The response to `GET /config_info` for every profile. Sizes are in kilobytes, times in seconds."""
 
 
 class SubmissionRequest(BaseModel):
@@ -145,7 +145,7 @@ class BatchRequest(BaseModel):
 
 @dataclass(slots=True, kw_only=True)
 class KnownSubmission:
-    """A submission that this process knows: its request, and its result once there is one.
+    """A submission that this process knows, with its request and, once it has finished, its result.
 
     Attributes:
         caller: the token of the caller who created the submission; None for the service's own user.
@@ -181,7 +181,7 @@ class SubmissionStore:
     def begin(
         self, executor: ProgramExecutor, asked: SubmissionRequest, program: Program
     ) -> tuple[str, asyncio.Task[None]]:
-        """Start a submission; return its token, and the task that ends once its result is stored.
+        """Start a submission. Return its token, and the task that ends once its result is stored.
 
         Raises: BadRequest with status 503, if too many submissions are waiting.
         """
@@ -207,7 +207,7 @@ class SubmissionStore:
             self._bytes -= self._ended.popitem(last=False)[1].size
 
     async def describe(self, executor: ProgramExecutor, token: str) -> dict[str, Any] | None:
-        """Return the current fields of a submission; None if the caller has no such submission."""
+        """Return the current fields of a submission, or None if the caller has no such submission."""
         running = self._running.get(token)
         submitted = running[0] if running else self._ended.get(token)
         if submitted is not None and submitted.caller == executor.caller:
@@ -245,7 +245,7 @@ async def list_languages(request: Request) -> Response:
 
 
 async def show_language(request: Request) -> Response:
-    """Return one language."""
+    """Respond with the language that has the Judge0 id in the path."""
     number = request.path_params["number"]
     found = BY_JUDGE0.get(number)
     if found is None:
@@ -257,7 +257,7 @@ async def show_language(request: Request) -> Response:
 
 
 async def list_statuses(request: Request) -> Response:
-    """List the statuses."""
+    """List the statuses with their Judge0 ids."""
     return json_response([{"id": number, "description": text} for number, text in STATUSES.items()])
 
 
@@ -282,7 +282,7 @@ async def show_limits(request: Request) -> Response:
 
 
 async def create_submission(request: Request) -> Response:
-    """Submit one program; with ``wait=true``, respond once its result is available."""
+    """Submit one program. With ``wait=true``, respond once its result is available."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     try:
@@ -304,7 +304,7 @@ async def _wait_for_end(task: asyncio.Task[None]) -> None:
 
 
 async def show_submission(request: Request) -> Response:
-    """Return one submission."""
+    """Respond with the submission that has the token in the path."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     found = await get_submissions(request).describe(get_executor(request), request.path_params["token"])
@@ -314,7 +314,7 @@ async def show_submission(request: Request) -> Response:
 
 
 async def create_batch(request: Request) -> Response:
-    """Submit several programs; return a token or the errors for each program."""
+    """Submit several programs, and respond with a token or the errors for each program."""
     encoded = request.query_params.get("base64_encoded") == "true"
     given = (await read_body(request, BatchRequest)).submissions
     if not 0 < len(given) <= MOST_IN_BATCH:
@@ -332,7 +332,7 @@ async def create_batch(request: Request) -> Response:
 
 
 async def show_batch(request: Request) -> Response:
-    """Return several submissions; the result for an unknown token is null."""
+    """Respond with several submissions. The result for an unknown token is null."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
@@ -366,7 +366,7 @@ def get_submissions(request: Request) -> SubmissionStore:
 
 
 async def _parse_request(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
-    """Return a request and its program. Raises: BadRequest."""
+    """Parse a request body, and return the request and its program. Raises: BadRequest."""
     return _decode_request(await parse_body(body, SubmissionRequest), encoded=encoded)
 
 
@@ -412,7 +412,7 @@ def _build_labels(asked: SubmissionRequest) -> dict[str, str]:
 
 
 def _decode_field(name: str, text: str | None) -> str | None:
-    """Return a decoded base64 string. Raises: BadRequest."""
+    """Return a base64 field as text, or None if the field is None. Raises: BadRequest."""
     if text is None:
         return None
     try:
@@ -429,7 +429,10 @@ def _describe_submission(
     *,
     waits: bool,
 ) -> dict[str, Any]:
-    """Return all fields of a submission; `asked` is its request or, if unknown, its attempt's labels."""
+    """Return all fields of a submission.
+
+    `asked` is the submission's request or, if the request is unknown, the attempt's labels.
+    """
     labels = _build_labels(asked) if isinstance(asked, SubmissionRequest) else asked
     last = None if result is None else result.run or result.compiled
     status = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """A language, with the way in which its programs are run as submissions of the kind `script`.
+    """A programming language, and the commands that compile and run its programs.
 
     Attributes:
         name: SandboxFusion's name for the language.

@@ -93,7 +93,7 @@ ROUTES = (
 
 
 def _build_program(asked: ExecuteRequest) -> Program:
-    """Build the program of a request. Raises: BadRequest."""
+    """Convert a Piston request to a program. Raises: BadRequest."""
     language = BY_PISTON.get(asked.language)
     if language is None or not _matches_version(language, asked.version):
         raise BadRequest("language", f"{asked.language}-{asked.version} runtime is unknown")

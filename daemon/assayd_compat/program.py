@@ -42,21 +42,21 @@ class Program:
 
 
 class ProgramEndReason(StrEnum):
-    """How a program ended, in the categories of other judges."""
+    """The reason why a program ended, in the categories of other judges."""
 
     EXITED = "exited"
-    """By itself, or by a signal from the kernel."""
+    """The program ended by itself or by a signal from the kernel."""
     TIMEOUT = "timeout"
     OUT_OF_MEMORY = "out_of_memory"
     OUTPUT_LIMIT = "output_limit"
     CANCELLED = "cancelled"
     OURS = "ours"
-    """An internal error: it didn't run, or was lost."""
+    """An internal error: the program didn't run, or its result was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessEnd:
-    """The end of one process, with times in seconds and sizes in bytes; unknown values are None.
+    """The end of one process, with times in seconds and sizes in bytes. Unknown values are None.
 
     `artifacts` contains the names and sizes of the bundle's files.
     """
@@ -82,7 +82,7 @@ class ProcessEnd:
 
     @property
     def signal_number(self) -> int:
-        """Return the number of the signal that ended the process; 0 if no signal did."""
+        """Return the number of the signal that ended the process, or 0 if no signal did."""
         known = Signals.__members__.get(self.signal or "")
         return 0 if known is None else known.value
 
@@ -97,7 +97,7 @@ class ProgramResult:
 
 
 def build_compilation(program: Program, policy: str, limits: Json) -> Json:
-    """Return the submission that compiles a program."""
+    """Return the submission of the kind `script` that compiles a program."""
     language = program.language
     payload = {
         "argv": list(language.compile),
@@ -108,10 +108,10 @@ def build_compilation(program: Program, policy: str, limits: Json) -> Json:
 
 
 def build_execution(program: Program, policy: str, limits: Json, product: object = None) -> Json:
-    """Return the submission that runs a program; `product` is the file that the compiler wrote.
+    """Return the submission that runs a program. `product` is the file that the compiler wrote.
 
-    A Python program without arguments is passed in the payload field `code`, because it then starts without
-    a new interpreter.
+    A Python program without arguments is passed in the payload field `code`, because it then starts without a
+    new interpreter.
     """
     language = program.language
     if not language.run and not program.arguments and program.source.strip():
@@ -163,7 +163,7 @@ def _build_submission(
 
 
 def parse_process_end(attempt: Json) -> ProcessEnd:
-    """Return the end of the program that a finished attempt ran."""
+    """Return the exit, output and resource usage of a finished attempt's program."""
     execution_of, identity = attempt["execution"], attempt["id"]
     times = {"created_at": attempt["created_at"], "finished_at": attempt["finished_at"]}
     if attempt["verdict"] == "cancelled":
@@ -211,7 +211,7 @@ def is_invalid_python(attempt: Json) -> bool:
 
 
 def _get_first_rule(attempt: Json) -> str:
-    """Return the rule of the first finding; empty without findings."""
+    """Return the rule of the first finding, or an empty string without findings."""
     return next(iter(attempt["rules"]), "")
 
 

@@ -27,7 +27,7 @@ from assayd_compat.bodies import get_executor, get_token, json_response
 OPEN = frozenset({"/healthz"})
 """Paths without a token, for load balancers."""
 GOOD_S = 60.0
-"""How long a good token lets new connections stay; the gateway judges each request anyway."""
+"""Seconds for which a valid token lets new connections stay open; the gateway still checks each request."""
 MOST_GOOD = 1024
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
@@ -42,7 +42,7 @@ class RequireTokenMiddleware:
         self._good: OrderedDict[bytes, float] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request with a valid token on, and reject any other."""
+        """Forward a request with a valid token, and reject any other."""
         if scope["type"] != "http" or scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return
@@ -59,9 +59,9 @@ class RequireTokenMiddleware:
         await refusal(scope, receive, send)
 
     async def _check_token(self, request: Request) -> tuple[str, int]:
-        """Return the fault of a request's token with its status; empty if the token is valid.
+        """Return the fault of a request's token and the HTTP status, or an empty string for a valid token.
 
-        Raises: ClientError, if the gateway refuses the token or doesn't answer.
+        Raises: ClientError, if the gateway refuses the token or doesn't respond.
         """
         token = get_token(request)
         if token is None:
@@ -96,7 +96,7 @@ def serve_remote_hosts(
     at_once: int,
     policies: Mapping[str, str],
 ) -> None:
-    """Serve other hosts until the program ends; `files` contains the certificate and its key.
+    """Serve other hosts until the program ends. `files` contains the certificate and its key.
 
     Raises: RequestError ``usage``, if the files can't be used.
     """

@@ -44,7 +44,7 @@ class ListenAddress:
 
 
 def parse_listen_address(text: str, *, secure: bool = False) -> ListenAddress:
-    """Parse ``HOST:PORT`` or ``unix:PATH``; unless `secure` is set, the host must be a loopback address.
+    """Parse ``HOST:PORT`` or ``unix:PATH``. Unless `secure` is True, the host must be a loopback address.
 
     Raises: RequestError ``usage``.
     """
@@ -75,10 +75,11 @@ def serve(
     certificate: Path | None = None,
     key: Path | None = None,
 ) -> None:
-    """Serve until the program ends; `policies` contains `LANGUAGE=NAME` pairs.
+    """Serve until the program ends. `policies` contains `LANGUAGE=NAME` pairs.
 
-    With a certificate and its key, serve other hosts over TLS; callers then need a gateway's token. Raises:
-    RequestError ``usage``, if an address or a file can't be used, or a language is unknown.
+    With a certificate and its key, serve other hosts over TLS; callers then need a gateway's token.
+
+    Raises: RequestError ``usage``, if an address or a file can't be used, or a language is unknown.
     """
     secure = _read_files(daemon, certificate, key)
     place, chosen = parse_listen_address(where, secure=secure is not None), parse_policies(policies)
@@ -113,7 +114,10 @@ def _build_config(app: Starlette, place: ListenAddress) -> uvicorn.Config:
 
 
 def _read_files(daemon: Target, certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
-    """Return the certificate and its key; None if neither is specified. Raises: RequestError ``usage``."""
+    """Return the certificate and its key, or None if neither is specified.
+
+    Raises: RequestError ``usage``.
+    """
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -144,7 +148,7 @@ def parse_policies(given: Sequence[str]) -> dict[str, str]:
 
 
 def open_listener(place: ListenAddress) -> socket.socket:
-    """Return a listening socket; a Unix socket has mode 0600 from the start. Raises: RequestError."""
+    """Return a listening socket. A Unix socket has mode 0600 from the start. Raises: RequestError."""
     if place.path is not None:
         return _listen_on_socket(place.path)
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
@@ -186,7 +190,7 @@ def _listen_on_socket(path: Path) -> socket.socket:
 
 
 def _has_listener(path: Path) -> bool:
-    """Return whether a process listens on a Unix socket; otherwise, the socket can be replaced."""
+    """Return whether a process listens on a Unix socket, so that the socket must not be replaced."""
     with socket.socket(socket.AF_UNIX) as asking:
         try:
             asking.connect(str(path))

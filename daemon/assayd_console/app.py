@@ -101,7 +101,7 @@ async def _login_page(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _error_page(request: Request, error: Exception) -> Response:
-    """Return the page that shows an error of the console or the daemon."""
+    """Return the error page or, for a request by htmx, the message as plain text."""
     error = cast("AssaydError", error)
     status = getattr(error, "status", 0) or STATUS.get(error.code, 502)
     if "hx-request" in request.headers:

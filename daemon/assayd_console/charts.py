@@ -2,7 +2,7 @@
 
 The nodes of a workflow are links, in columns by their distance from the first nodes.
 
-The page's style sheet sets colors by class; `standalone` embeds the colors in a separate file.
+The page's style sheet sets colors by class; `build_standalone_svg` embeds the colors in a separate file.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class ChartBar:
 
 
 def draw_bar_chart(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
-    """Return horizontal bars below their names; if `of` is set, each bar shows its share of this number.
+    """Return a chart of horizontal bars below their names, or empty markup without rows.
 
-    Empty without rows.
+    If `of` is set, each bar shows its share of this number.
     """
     if not rows:
         return Markup("")
@@ -69,7 +69,7 @@ def draw_bar_chart(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: 
 def draw_stacked_column_chart(
     spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH
 ) -> Markup:
-    """Draw verdicts over time: a column per bucket, and the share of validated attempts as a line."""
+    """Return a chart with a column of verdicts per bucket, and the validated share as a line."""
     height, base = 212, 150
     most = max((sum(counts.values()) for _, counts in spans), default=0)
     if not most:
@@ -115,7 +115,7 @@ def draw_stacked_column_chart(
 
 
 def draw_item_grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
-    """Draw one cell per item, with its verdict, tooltip and link."""
+    """Return a chart with one cell per item, with its verdict, tooltip and link."""
     columns = width // CELL
     parts, count = [], 0
     for count, (verdict, said, href) in enumerate(cells, 1):
@@ -130,7 +130,7 @@ def draw_item_grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: 
 
 
 def draw_histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 340) -> Markup:
-    """Draw one column per bucket of a histogram."""
+    """Return a chart with one column per bucket of a histogram."""
     base, most = 124, max((number for _, number in buckets), default=0) or 1
     step = (width - 46) / max(len(buckets), 1)
     parts = [
@@ -152,7 +152,10 @@ def draw_histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: i
 def draw_run_columns(
     runs: Sequence[tuple[str, float | None, str]], *, title: str, width: int = 340
 ) -> Markup:
-    """Draw one column per run, with verdict, number (None if unknown) and time; print the last number."""
+    """Return a chart with one column per run, and the last run's number as text.
+
+    Each run has a verdict, a number (None if unknown), and a time.
+    """
     base, most = 70, max((number or 0 for _, number, _ in runs), default=0) or 1
     step = min(24.0, (width - 70) / max(len(runs), 1))
     parts = [Markup('<line class="axis" x1="5" x2="{}" y1="{}" y2="{}"/>').format(width - 5, base, base)]
@@ -175,7 +178,7 @@ def build_standalone_svg(picture: Markup) -> bytes:
 
 
 def _draw_axes(left: float, right: float, top: float, base: float, most: float) -> list[Markup]:
-    """Return lines at zero, half and all of `most` attempts, with numbers if they are whole."""
+    """Return lines at zero, half and all of `most` attempts, labelled if the number is an integer."""
     parts = []
     for share in (0, 0.5, 1):
         y, number = base - (base - top) * share, most * share
@@ -215,7 +218,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def draw_svg(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
-    """Draw an SVG picture of these parts; screen readers read the `title`."""
+    """Return an SVG picture of these parts. Screen readers read the `title`."""
     inner = Markup("").join(parts)
     role = "group" if "<a " in inner else "img"  # An element with the role img must not contain links.
     return Markup(
@@ -232,7 +235,7 @@ COLOURS = {"running": "bar", "repairing": "bar", "skipped": "waiting"}
 
 
 def graph(workflow: Document) -> Markup:
-    """Return the SVG picture of a workflow."""
+    """Return an SVG graph of a workflow's nodes and their dependencies."""
     nodes = workflow["nodes"]
     depths = compute_node_depths({node["id"]: node["needs"] for node in nodes})
     rows: dict[int, int] = {}

@@ -31,12 +31,12 @@ class ConsoleDaemon:
         self._kinds: tuple[float, list[Document]] | None = None
 
     async def ask(self, request: ClientRequest[Any]) -> Document:
-        """Send a request and return the response's JSON object."""
+        """Send a request, and return the response as a JSON object."""
         document: Document = json.loads(await self._client.send_for_content(request))
         return document
 
     async def request_bytes(self, request: ClientRequest[Any]) -> bytes:
-        """Send a request and return the response's bytes."""
+        """Send a request, and return the response body as bytes."""
         return await self._client.send_for_content(request)
 
     def events(self, request: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
@@ -48,7 +48,7 @@ class ConsoleDaemon:
         return self._client.send_for_lines(replace(request, reads=None))
 
     async def kinds(self) -> list[Document]:
-        """Return all kinds, sorted by name."""
+        """Return all kinds, sorted by name, from a cache of `KEPT_S` seconds."""
         if self._kinds is None or self._clock() - self._kinds[0] > KEPT_S:
             found = (await self.ask(requests.kinds()))["kinds"]
             self._kinds = (self._clock(), sorted(found, key=lambda kind: str(kind["kind"])))
@@ -66,7 +66,7 @@ HOUR_EVERY_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSample:
-    """The daemon's metrics now and since the previous sample; `hour` summarizes the last hour."""
+    """The daemon's metrics now and since the previous sample. `hour` summarizes the last hour."""
 
     at: datetime
     span: SampleSpan
@@ -74,7 +74,7 @@ class DaemonSample:
 
 
 class DaemonSampler:
-    """A sampler of the daemon's metrics on demand; requests at about the same time share a sample."""
+    """A sampler of the daemon's metrics on demand. Requests at about the same time share a sample."""
 
     def __init__(self, daemon: ConsoleDaemon, clock: Callable[[], float] = time.monotonic) -> None:
         self._daemon = daemon
@@ -85,7 +85,7 @@ class DaemonSampler:
         self._hour: tuple[float, Document] | None = None
 
     async def get_sample(self) -> DaemonSample:
-        """Return a sample that is recent or new. Raises: ClientError."""
+        """Return a sample that is less than `EVERY_S` seconds old. Raises: ClientError."""
         async with self._turn:
             if self._look is None or self._clock() - self._look.span.now.taken_s >= EVERY_S * 0.9:
                 self._look = await self._take_sample()
@@ -93,7 +93,7 @@ class DaemonSampler:
 
     @property
     def answered_at(self) -> datetime | None:
-        """Return the time of the daemon's last answer; None if it has never answered."""
+        """Return the time of the daemon's last response, or None if it has never responded."""
         return None if self._look is None else self._look.at
 
     async def _take_sample(self) -> DaemonSample:

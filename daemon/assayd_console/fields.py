@@ -66,7 +66,7 @@ class FormField:
 
     @property
     def label(self) -> str:
-        """Return the property's name."""
+        """Return the name of the property, without the path of the field."""
         return self.name.rpartition(".")[2]
 
 
@@ -81,7 +81,7 @@ def build_fields(schema: Document, typed: Mapping[str, str], at: str = "payload"
 
 
 def build_typed_values(schema: Document, value: Mapping[str, object], at: str = "payload") -> dict[str, str]:
-    """Return the values that the form of an object would submit."""
+    """Return the form values that represent an object, keyed by form parameter."""
     typed: dict[str, str] = {}
     for name, part in value.items():
         shape = _FieldInput(name, schema["properties"].get(name, {}), schema)
@@ -116,7 +116,7 @@ def parse_form(schema: Document, typed: Mapping[str, str], at: str = "payload") 
 
 
 class _FieldInput:
-    """The form input for a property of a schema."""
+    """The type of form input for a property of a schema."""
 
     def __init__(self, name: str, described: Document, schema: Document) -> None:
         self._defs = schema.get("$defs", {})
@@ -189,14 +189,14 @@ def _iter_help_sentences(place: str, form: str, described: Document) -> Iterator
 
 
 def _to_rows(value: object) -> Sequence[Mapping[str, object]] | None:
-    """Convert a value to rows; return None if rows can't represent it, e.g. because a file isn't text."""
+    """Convert a value to rows, or return None if rows can't represent it, e.g. a file that isn't text."""
     if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
         return [{"name": name, "content": text} for name, text in value.items()]
     return value if isinstance(value, list) else None
 
 
 def _list_row_numbers(place: str, typed: Mapping[str, str]) -> list[int]:
-    """Return the numbers of the submitted rows."""
+    """Return the sorted numbers of the rows that a form contains for a field."""
     begin = f"{place}."
     found = {name[len(begin) :].partition(".")[0] for name in typed if name.startswith(begin)}
     return sorted(int(number) for number in found if number.isascii() and number.isdigit())

@@ -26,7 +26,7 @@ MOST = 16
 
 
 class SessionStore:
-    """The login token that isn't used yet, and the sessions; they are stored only in memory."""
+    """The unused login token and the sessions, which are stored only in memory."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,12 +34,12 @@ class SessionStore:
         self._ends: dict[str, float] = {}
 
     def offer(self) -> str:
-        """Return a new login token; an earlier unused token then becomes invalid."""
+        """Return a new login token, which invalidates an earlier unused token."""
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         return self._token
 
     def redeem_login_token(self, token: str) -> str | None:
-        """Return a new session for the current one-time login token; return None for any other token."""
+        """Return the id of a new session for the current one-time login token, or None for another token."""
         if not self._token or not secrets.compare_digest(token.encode(), self._token.encode()):
             return None
         self._token = ""
@@ -48,7 +48,7 @@ class SessionStore:
         return session
 
     def is_valid(self, session: str) -> bool:
-        """Return whether a cookie contains the id of a session that exists and hasn't ended."""
+        """Return whether a cookie contains the id of a session that hasn't expired."""
         wanted = session.encode()
         found = [end for each, end in self._ends.items() if secrets.compare_digest(each.encode(), wanted)]
         return bool(found) and found[0] > self._clock()
@@ -95,7 +95,7 @@ class ConsoleGuard:
         self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Reject a request, or pass it on to the application."""
+        """Forward a request if the guard accepts it, and add security headers to the response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -122,7 +122,7 @@ class ConsoleGuard:
 
 
 def _needs_no_session(request: Request) -> bool:
-    """Return whether a request is allowed without a session."""
+    """Return whether a request is for the login or a static file, which need no session."""
     path = request.url.path
     if request.method == "POST":
         return path == LOGIN

@@ -75,7 +75,7 @@ async def follow_events(
     *,
     pause_s: float = PAUSE_S,
 ) -> None:
-    """Read events as they arrive; send the combined state at intervals and at the end."""
+    """Read events as they arrive, and send the combined state at intervals and at the end."""
     news = asyncio.Event()
 
     async def read() -> None:

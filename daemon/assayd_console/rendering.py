@@ -87,12 +87,12 @@ def format_period(seconds: float) -> str:
 
 
 def took(milliseconds: float | None) -> str:
-    """Return a duration in milliseconds as text; return a dash for None."""
+    """Return a duration in milliseconds as text, or a dash for None."""
     return "–" if milliseconds is None else format_duration(milliseconds)
 
 
 def format_size(number: float | None) -> str:
-    """Return a size in bytes as text; return a dash for None."""
+    """Return a size in bytes as text, or a dash for None."""
     if number is None:
         return "–"
     for unit in ("B", "KiB", "MiB"):
@@ -111,12 +111,12 @@ def format_user(uid: int) -> str:
 
 
 def format_moment(at: str | None) -> Markup:
-    """Return a time, to the second, as text that doesn't wrap; return a dash for None."""
+    """Return a time, to the second, as text that doesn't wrap, or a dash for None."""
     return Markup('<span class="nowrap">{} {}Z</span>').format(at[:10], at[11:19]) if at else Markup("–")
 
 
 def format_short_moment(at: str) -> str:
-    """Return the time of day for a time today; otherwise, return the date, hours and minutes."""
+    """Return the time of day for a time today, or the date, hours and minutes for an earlier day."""
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     return f"{at[11:19]}" if at[:10] == today else f"{at[:10]} {at[11:16]}"
 
@@ -178,7 +178,7 @@ def build_chart_response(picture: Markup, name: str, query: QueryParams) -> Resp
 
 
 def render_page(template: str, *, status: int = 200, **values: object) -> HTMLResponse:
-    """Render a page."""
+    """Render a template as an HTML response."""
     return HTMLResponse(render_fragment(template, **values), status_code=status)
 
 
@@ -317,7 +317,7 @@ def build_sources(
 def find_first_error(
     texts: Sequence[DisplayedSource], findings: Sequence[Document]
 ) -> tuple[Document, str] | None:
-    """Return the first error and its location, e.g. ``adapter.py:12``; None if no error exists."""
+    """Return the first error and its location, e.g. ``adapter.py:12``, or None without an error."""
     first = next((each for each in findings if each["severity"] == "error"), None)
     if first is None:
         return None

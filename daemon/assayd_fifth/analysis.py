@@ -121,7 +121,7 @@ _MOST_REPAIRS = 3
 def _repair_faults(
     text: str, read: Analysis, again: Callable[[str], Analysis], about: Language
 ) -> tuple[Analysis, Mapping[str, tuple[Finding, ...]]]:
-    """Return the repaired program's analysis, and by stage, the findings about the repaired faults."""
+    """Return the repaired program's analysis, and the findings about the repaired faults by stage."""
     told: dict[str, tuple[Finding, ...]] = {}
     for _ in range(_MOST_REPAIRS):
         one = find_best_change(
@@ -166,7 +166,7 @@ _MARK = "\ufeff"
 
 
 def extract_program(answer: str) -> str:
-    """Return the program in an answer; an answer without fences is returned without its byte order mark."""
+    """Return the program in an answer. Without fences, only the byte order mark is removed."""
     text = answer.removeprefix(_MARK)
     if _FENCE.search(text) is None:
         return text

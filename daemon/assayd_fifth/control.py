@@ -37,7 +37,7 @@ _RETURNS_REMEDY = (
 
 @dataclass(slots=True, kw_only=True)
 class _ControlFrame:
-    """An open control structure. `saved` contains the states to compare with the state at the end."""
+    """An open control structure. `saved` is the state to compare with the state at the end."""
 
     word: str
     token: Token
@@ -76,7 +76,7 @@ class ControlStructures:
         self._record_end(token)
 
     def if_(self, word: FifthWord, token: Token) -> None:
-        """Begin the first branch of an `if`; the second branch begins at `else` or `then`."""
+        """Begin the first branch of an `if`. The second branch begins at `else` or `then`."""
         self._open_frame(token, self._pop_flag(word, token))
 
     def else_(self, _: FifthWord, token: Token) -> None:
@@ -87,7 +87,7 @@ class ControlStructures:
             self._state.restore_state(frame.saved)
 
     def then(self, _: FifthWord, token: Token) -> None:
-        """Join both branches; a branch of a `while` can also end here."""
+        """Join both branches. A branch of a `while` can also end here."""
         frame = self._close_frame(token, "if", "else", "while")
         if frame is not None:
             self._merge_branch(frame.saved, frame)
@@ -104,7 +104,7 @@ class ControlStructures:
         self._open_frame(token, self._pop_flag(word, token))
 
     def repeat(self, _: FifthWord, token: Token) -> None:
-        """Jump back to `begin`; the loop ends with the state at its `while`."""
+        """Jump back to `begin`. After the loop, the state is the state at its `while`."""
         if not self.frames or self.frames[-1].word != "while":
             self._report_unbalanced(token, ("begin … while",))
             return
@@ -135,7 +135,7 @@ class ControlStructures:
         self._open_frame(token)
 
     def loop(self, word: FifthWord, token: Token) -> None:
-        """End a counted loop."""
+        """End a counted loop, and remove its counter and limit from the return stack."""
         self._state.pop_cells(word.takes, word, token)
         frame = self._close_frame(token, "do", "?do")
         if frame is not None:
@@ -145,7 +145,7 @@ class ControlStructures:
             del self._state.returns[-2:]
 
     def of(self, word: FifthWord, token: Token) -> None:
-        """Begin the branch of a `case`; a value that doesn't match remains on the stack."""
+        """Begin the branch of a `case`. A value that doesn't match remains on the stack."""
         if not self.frames or self.frames[-1].word != "case":
             self._report_unbalanced(token, ("case",))
             return
@@ -211,7 +211,7 @@ class ControlStructures:
         self.frames.append(_ControlFrame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
     def _pop_flag(self, word: FifthWord, token: Token) -> Snapshot:
-        """Take the flag; return the state of the path that is taken if the flag is false."""
+        """Take the flag from the stack, and return the state of the path for a false flag."""
         [flag] = self._state.pop_cells(1, word, token)
         other = self._state.snapshot()
         if self.doubled:
@@ -219,14 +219,17 @@ class ControlStructures:
         return other
 
     def _close_frame(self, token: Token, *words: str) -> _ControlFrame | None:
-        """End the structure that one of these words began; report a different open one, returning None."""
+        """End and return the structure that one of these words began.
+
+        If another structure is open, or none, report the fault and return None.
+        """
         if self.frames and self.frames[-1].word in words:
             return self.frames.pop()
         self._report_unbalanced(token, words)
         return None
 
     def _close_loop(self, token: Token, word: str) -> _ControlFrame | None:
-        """Close the open loop, which can contain several open `while` words."""
+        """End and return the open loop, even if it contains open `while` words."""
         place = len(self.frames) - 1
         while place >= 0 and self.frames[place].word == "while":
             place -= 1
@@ -256,7 +259,7 @@ class ControlStructures:
         self._report_broken(token, problem, remedy, line=opened.token)
 
     def _report_broken(self, token: Token, problem: str, remedy: str, **names: object) -> None:
-        """Report control words that don't match; the code after them isn't checked."""
+        """Report control words that don't match. The code after them isn't checked."""
         self._state.exact = False
         if not self.broken:
             self.broken = True
@@ -322,7 +325,7 @@ class ControlStructures:
         return taken
 
     def _record_end(self, token: Token) -> None:
-        """Record that the definition can end here, and its state."""
+        """Record the current state as a possible end of the definition."""
         state = self._state
         if state.reports_faults and state.returns and not self._outside:
             problem = f"Items are still on the return stack at '{token.word}'."

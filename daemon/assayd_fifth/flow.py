@@ -56,7 +56,7 @@ NONES: tuple[tuple[Cell, ...], ...] = tuple((None,) * count for count in range(3
 
 
 class StringFlow:
-    """The strings of one definition, or of the code outside definitions."""
+    """A tracker of the strings in one definition, or in the code outside definitions."""
 
     def __init__(self, language: Language, report: Report, *, outside: bool) -> None:
         self.handed: set[int] = set()
@@ -73,7 +73,7 @@ class StringFlow:
         self._told: set[tuple[str, int]] = set()
 
     def parameters(self, taken: EffectSide, token: Token, *, placed: bool) -> list[Cell]:
-        """Return the initial cells of a definition, some of which are followed to forbidden words."""
+        """Return the cells of a definition's parameters, with traces for suspected external data."""
         cells: list[Cell] = []
         for name in taken.names:
             rules = self._language.find_suspected_rules(name)
@@ -86,7 +86,7 @@ class StringFlow:
         return cells
 
     def build_literal_cell(self, token: Token) -> Cell:
-        """Return the cell for a string literal."""
+        """Return the trace of a string literal, or None if nothing about the string must be tracked."""
         quotes = token if "'" in token.text else None
         if not self._outside:
             return CellTrace(origin=token.word, token=token, quotes=quotes) if quotes else None
@@ -106,7 +106,7 @@ class StringFlow:
                 self._report_overwritten(cell, token)
 
     def apply_word(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Follow strings through one word; return the cells that the word leaves."""
+        """Follow strings through one word, and return the cells that the word leaves."""
         left: Sequence[Cell] = NONES[word.leaves]
         if any(cells):
             self.check_use(cells, token)
@@ -130,7 +130,7 @@ class StringFlow:
         return left
 
     def _check_sinks(self, token: Token, cells: Sequence[Cell]) -> None:
-        """Report strings that reach a forbidden word."""
+        """Report watched strings that reach a forbidden word, and check strings that reach SQL."""
         for cell in filter(None, cells):
             for rule in cell.watched:
                 if token.word in rule.sinks:
@@ -139,7 +139,7 @@ class StringFlow:
             self._check_sql(cells, token)
 
     def _check_sql(self, cells: Sequence[Cell], token: Token) -> None:
-        """Report strings with quotes that are passed to SQL; record parameters that are passed to it."""
+        """Report strings with quotes that are passed to SQL, and record the parameters passed to SQL."""
         for cell in filter(None, cells):
             if cell.quotes is not None:
                 self._report_once("structure.sql_quotes", cell.quotes, word=token.word, line=token)
@@ -148,7 +148,7 @@ class StringFlow:
 
     @staticmethod
     def _build_cells_with_quotes(word: FifthWord, token: Token) -> Sequence[Cell]:
-        """Return the cells that a word of the program leaves, some of which contain text with quotes."""
+        """Return the cells that a word of the program leaves, with traces for text with quotes."""
         left: list[Cell] = [None] * word.leaves
         for place, quotes in word.brings:
             left[-1 - place] = CellTrace(origin=token.word, token=token, quotes=quotes)
@@ -166,7 +166,7 @@ class StringFlow:
         return tuple(rule for rule in self._language.rules.flows if rule.id in ids)
 
     def _use_buffers(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Cell:
-        """Apply a word to the buffers; return the previous content of the buffer with its result."""
+        """Apply a word to the buffers, and return the content of the buffer that its result is in."""
         content: Cell = None
         for name in word.opens:
             self._report_conflict(name, token)
@@ -267,7 +267,7 @@ class Snapshot(NamedTuple):
 
 
 class EndState(NamedTuple):
-    """The compared part of the state at an end of a definition."""
+    """The height, borrowed cells and exactness of the state at an end of a definition."""
 
     token: Token
     height: int
@@ -276,7 +276,7 @@ class EndState(NamedTuple):
 
 
 class WalkState:
-    """The state that a walk changes; it also reports words that don't fit the state.
+    """The state of the stacks during a walk, which reports words that don't fit the state.
 
     At most `allowed` cells can be borrowed; None means any number. `counted` is True if a stack comment
     states the initial number of cells, `exact` if the depth is known, `alive` if this position can be
@@ -316,7 +316,7 @@ class WalkState:
 
     @property
     def reports_faults(self) -> bool:
-        """Return whether a fault at this position should be reported."""
+        """Return whether faults here are reported: the depth is known and the position reachable."""
         return self.exact and self.alive
 
     def pop_cells(self, count: int, word: FifthWord, token: Token) -> list[Cell]:
@@ -332,7 +332,7 @@ class WalkState:
         return taken
 
     def _borrow_cells(self, missing: int) -> bool:
-        """Borrow cells from below; return False if there can't be as many."""
+        """Borrow cells from below the known ones. Return False if `allowed` cells aren't enough."""
         self.cells[:0] = [None] * missing
         if not self.reports_faults:
             return True
@@ -352,7 +352,7 @@ class WalkState:
         self.cells.clear()
 
     def snapshot(self) -> Snapshot:
-        """Return the current state; end the walk if the stack is too deep."""
+        """Return the current state, with an unknown depth if the stack is too deep."""
         self._limit_depth()
         return Snapshot(
             cells=self.cells[:],
@@ -363,17 +363,17 @@ class WalkState:
         )
 
     def end(self, token: Token) -> EndState:
-        """Return the cells that the definition would leave if it ended here."""
+        """Return the state that the definition would have if it ended here."""
         self._limit_depth()
         return EndState(token, len(self.cells) - self.borrowed, self.borrowed, self.exact)
 
     def restore_state(self, saved: Snapshot) -> None:
-        """Replace the state with another one."""
+        """Replace the current state with a saved state."""
         self.cells[:], self.returns[:] = saved.cells, saved.returns
         self.borrowed, self.exact, self.alive = saved.borrowed, saved.exact, saved.alive
 
     def join(self, other: Snapshot) -> None:
-        """Join the state with another state of the same depth; each cell keeps facts from either state."""
+        """Join the state with another state of the same depth. Each cell keeps facts from either state."""
         self.exact = self.exact and other.exact
         self.borrowed = max(self.borrowed, other.borrowed)
         self.cells[:0] = [None] * (len(other.cells) - len(self.cells))

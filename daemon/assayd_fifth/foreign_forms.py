@@ -113,7 +113,7 @@ _ROWS: Sequence[_LinePattern] = (
 
 
 def find_foreign_forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[ForeignForm]:
-    """Return the foreign forms on lines that have findings, at most one form per line."""
+    """Yield the foreign forms on lines that have findings, at most one form per line."""
     for number, line in enumerate(text.split("\n")[:_MAX_LINES], 1):
         if len(line) > _LINE_CHARS or not is_wrong(number):
             continue
@@ -217,7 +217,7 @@ _VALUES: Sequence[_LinePattern] = (
 
 
 def _is_applicable(row: _LinePattern, found: re.Match[str]) -> bool:
-    """Return whether a pattern applies; for a backward loop, the limit must be the smaller number."""
+    """Return whether a pattern applies. In a backward loop, the limit must be the smaller number."""
     return not row.put.endswith(r"\3") or int(found[1]) < int(found[2])
 
 

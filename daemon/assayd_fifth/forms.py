@@ -28,12 +28,12 @@ _BlockStyleDumper.add_representer(str, _represent_text)
 
 
 def print_yaml(shown: AttemptView) -> None:
-    """Print a finished attempt with the submitted code as YAML; use only ASCII on a terminal."""
+    """Print a finished attempt with the submitted code as YAML, in ASCII on a terminal."""
     print(format_yaml(shown.attempt, shown.submission(), ascii_only=sys.stdout.isatty()), end="")
 
 
 def format_yaml(attempt: Document, submission: Document, *, ascii_only: bool) -> str:
-    """Return a finished attempt with the submitted code as YAML; use only ASCII for a terminal."""
+    """Return a finished attempt with the submitted code as YAML, optionally in ASCII for a terminal."""
     result = {"validation_result": _build_result(attempt, submission["payload"]["code"])}
     return yaml.dump(
         result, Dumper=_BlockStyleDumper, sort_keys=False, allow_unicode=not ascii_only, width=110
@@ -76,7 +76,7 @@ def _build_entry(finding: Document, hints: Mapping[tuple[str, int | None, str], 
 
 
 def _find_word(finding: Document) -> str | None:
-    """Return the word at a finding's position; None if the finding has no position."""
+    """Return the word at a finding's position, or None if the finding has no position."""
     if finding["snippet"] is None or finding["column"] is None:
         return None
     words: Sequence[str] = finding["snippet"][finding["column"] - 1 :].split()

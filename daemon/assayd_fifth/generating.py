@@ -62,7 +62,7 @@ class FifthContext(BaseModel):
 
 
 def describe_request_context(context: FifthContext) -> list[PromptContext]:
-    """Return the context that the generated code must fit."""
+    """Return the libraries, files and cases that the generated program must fit, for the prompt."""
     files = [PromptContext(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
     return [*describe_loaded_libraries(context.libraries), *files, *describe_fifth_cases(context.cases)]
 
@@ -73,7 +73,7 @@ def describe_loaded_libraries(libraries: Sequence[str]) -> list[PromptContext]:
 
 
 def describe_fifth_cases(cases: Sequence[FifthCase]) -> list[PromptContext]:
-    """Return a description of the cases for a prompt."""
+    """Return the cases as context for a prompt, or an empty list without cases."""
     if not cases:
         return []
     told = describe_cases((case, case.stdin, case.expected) for case in cases)

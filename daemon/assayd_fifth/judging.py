@@ -38,7 +38,7 @@ _NOTE = re.compile(r"^assayd: (?P<what>[a-z-]+) (?P<said>[^\n]*)$", re.MULTILINE
 
 
 def build_error_finding(stderr: str, code: str, about: Language) -> Finding | None:
-    """Return the finding for the error that ended the program; None if gforth printed no error."""
+    """Return the finding for the error that ended the program, or None if gforth printed no error."""
     errors = list(_SAID.finditer(stderr))
     if not errors:
         return None
@@ -54,14 +54,14 @@ def build_error_finding(stderr: str, code: str, about: Language) -> Finding | No
 
 
 def _find_token(source: str) -> str:
-    """Return the token that gforth marks as ``>>>token<<<`` in a line; empty if it marks nothing."""
+    """Return the token that gforth marks as ``>>>token<<<`` in a line, or an empty string."""
     _, opened, rest = source.partition(_OPENED)
     token, closed, _ = rest.partition(_CLOSED)
     return token if opened and closed else ""
 
 
 def iter_prelude_findings(stderr: str, about: Language) -> Iterator[Finding]:
-    """Return the findings for the messages that the prelude printed."""
+    """Yield the findings for the messages that the prelude printed."""
     for note in _NOTE.finditer(stderr):
         if note["what"] in _NOTES:
             yield _build_run_finding(about.rules.run[_NOTES[note["what"]]], said=note["said"], token="")
@@ -104,7 +104,7 @@ UNIT = "program"
 
 
 def iter_runs(submitted: FifthPayload) -> Iterator[tuple[str, str, FifthCase | None]]:
-    """Return the runs, each with its name, its standard input, and its case, if any."""
+    """Yield the name, the standard input, and the case (if any) of each run."""
     for case in submitted.cases:
         yield case.name, case.stdin, case
     if submitted.execute and not submitted.cases:
@@ -112,7 +112,10 @@ def iter_runs(submitted: FifthPayload) -> Iterator[tuple[str, str, FifthCase | N
 
 
 def judge_runs(submitted: FifthPayload, result: RunResult) -> Judgement:
-    """Judge runs by their exit, and cases by their output; gforth's messages only affect the wording."""
+    """Judge runs by their exit, and cases also by their output.
+
+    The messages that gforth printed affect only the wording.
+    """
     tries = []
     for index, (name, _, case) in enumerate(iter_runs(submitted)):
         unit = result.units[index] if index < len(result.units) else None
@@ -163,7 +166,10 @@ _ADVICE_NOTES = {
 
 
 def compute_confidence(findings: Iterable[Finding]) -> float:
-    """Return the confidence without errors: a factor of 0.9 per warning, but 0.5 per unknown word."""
+    """Return the confidence, from 0 to 1, in a program without errors.
+
+    Each warning multiplies the confidence by 0.9, or by 0.5 if the warning is about an unknown word.
+    """
     value = 1.0
     for finding in findings:
         if finding.severity is Severity.WARNING:
@@ -179,7 +185,7 @@ def build_feedback(
     task_type: str = "",
     ran: bool = False,
 ) -> dict[str, JsonValue]:
-    """Return the points to emphasize, the sections to show in full, and the warnings of the next prompt."""
+    """Return the feedback for the next prompt: points to emphasize, guide sections and warnings."""
     errors = [finding for finding in findings if finding.is_error]
     rules = list(_iter_broken_rules(errors, about))
     profiles = [p for p in about.rules.profiles if _contains_word(model_source, p.match)] if errors else []
@@ -207,7 +213,7 @@ def describe_feedback(said: object, about: Language) -> tuple[str, ...]:
 
 
 def list_guide_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
-    """Return sections of the guide, formatted for a prompt."""
+    """Return the named sections of the guide as text for a prompt."""
     return tuple(f"Guide, {name.replace('_', ' ')}: {about.guide[name]}" for name in names)
 
 
@@ -238,7 +244,7 @@ def extract_word(finding: Finding) -> str:
 
 
 def _iter_broken_rules(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
-    """Return the rules of the errors, in the order in which the errors should be fixed."""
+    """Yield the rules that the errors broke, in the order in which the errors should be fixed."""
     broken = {finding.rule for finding in errors}
     known = (*about.rules.by_id.values(), *about.rules.run.values())
     return (rule for rule in known if rule.id in broken)

@@ -102,7 +102,7 @@ def is_stack_comment(comment: str) -> bool:
 
 
 def read_effect(comment: str, cells: CellNames) -> StackEffect | None:
-    """Read the text between the parentheses; return None if its cells can't be counted."""
+    """Parse the text between the parentheses, or return None if its cells can't be counted."""
     parts = _SPLIT.split(comment, maxsplit=1)
     if len(parts) != 2:
         return None
@@ -122,7 +122,7 @@ def describe_effect(takes: int, leaves: int) -> str:
 
 
 def _read_side(text: str, cells: CellNames) -> EffectSide | None:
-    """Read one side of an effect; alternatives (``addr u | 0``) extend the range of the number of cells."""
+    """Parse one side of an effect. Alternatives (``addr u | 0``) extend the range of the cell count."""
     alternatives = [_build_side(part.split(), cells) for part in text.split("|")]
     read = [side for side in alternatives if side is not None]
     if len(read) < len(alternatives):
@@ -159,12 +159,12 @@ PROGRAM = "program"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FifthWord:
-    """The behavior of a word during the walk; words with the same behavior can share an object.
+    """The behavior of a word during the walk. Words with the same behavior can share an object.
 
     `effect` is None if the effect on the stack is unknown. `moves` applies to a word that only moves cells:
     it contains the number of the taken cell for each cell that the word leaves. `keeps` does the same for a
-    word that changes its cells, with -1 for a new cell. `certain` is True if the effect is certain.
-    `opens`, `adds`, `gives` and `overwrites` contain names of string buffers.
+    word that changes its cells, with -1 for a new cell. `certain` is True if the effect is certain. `opens`,
+    `adds`, `gives` and `overwrites` contain names of string buffers.
     """
 
     library: str
@@ -205,7 +205,7 @@ class FifthWord:
 
     @property
     def signature(self) -> str:
-        """Return the word's stack effect as ``( a b -- c )``; return ``( … )`` if the effect is unknown."""
+        """Return the word's stack effect as ``( a b -- c )``, or ``( … )`` if the effect is unknown."""
         if self.effect is None:
             return "( … )"
         takes, leaves = self.effect.takes, self.effect.leaves
@@ -216,7 +216,7 @@ class FifthWord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordPattern:
-    """A pattern of unknown words, and its replacement."""
+    """A pattern for unknown words, and the hint for a matching word."""
 
     matches: re.Pattern[str]
     hint: str
@@ -224,7 +224,7 @@ class WordPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignWords:
-    """The known words of gforth and other languages."""
+    """The words of gforth and other languages, with their Fifth equivalents and hints."""
 
     gforth: frozenset[str]
     gforth_hints: Mapping[str, str]
@@ -239,7 +239,7 @@ class ForeignWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Language:
-    """The definition of the language that the checks use."""
+    """The definition of Fifth that the checks use: words, buffers, libraries, rules and guide."""
 
     words: Mapping[str, Mapping[str, FifthWord]]
     """Library to name to word."""
@@ -332,7 +332,7 @@ def _read_data_files(
 def read_language(
     about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Mapping[str, Any], *, prelude: bytes = b""
 ) -> Language:
-    """Build the language from the three data files."""
+    """Build the language from the parsed data files for the language, vocabulary and rules."""
     takes = about["takes"]
     read = parse_rules(rules)
     maker = _WordBuilder(about, vocabulary, read)
@@ -365,7 +365,7 @@ def read_language(
 
 
 class _WordBuilder:
-    """A builder of words from the data."""
+    """A builder of words from the entries of the data files."""
 
     def __init__(self, about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: FifthRules) -> None:
         self._about, self._rules = about, rules
@@ -446,7 +446,7 @@ def _extract_first_group(text: str) -> str:
 
 
 def _map_kept_cells(effect: StackEffect, cells: CellNames) -> tuple[int, ...]:
-    """Return, for each cell that a word leaves, the number of the taken cell with its name; -1 if new."""
+    """Return, for each cell that a word leaves, the number of the taken cell with its name, or -1."""
     taken = _expand_cells(effect.takes.names, cells)
     return tuple(
         taken.index(name) if name in taken else -1 for name in _expand_cells(effect.leaves.names, cells)

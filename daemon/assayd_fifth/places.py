@@ -44,7 +44,7 @@ class FindingCollector:
         severity: Severity | None = None,
         **names: object,
     ) -> None:
-        """Report a rule at an offset; `at` is the token to replace, if the rule has a replacement."""
+        """Report a rule at an offset. If the rule has a replacement, `at` is the token to replace."""
         known = self._rules.by_id[rule]
         if at is not None and known.replace is not None:
             edit = (at.start, at.start + len(at.word), known.replace)
@@ -53,7 +53,7 @@ class FindingCollector:
         )
 
     def line_number_at(self, start: int) -> int:
-        """Return the line of an offset."""
+        """Return the 1-based line number of an offset."""
         return bisect_right(self._lines, start)
 
     def line_offset(self, line: int) -> int:
@@ -105,7 +105,7 @@ class FindingCollector:
         return self._text[self._lines[line - 1] : end]
 
     def _build_edit(self, change: Change, line: int) -> Edit | None:
-        """Return a change as an edit of whole lines, if the change affects only the finding's own line."""
+        """Return a change as an edit of whole lines, or None if it affects other lines than the finding's."""
         start, end, replacement = change
         first = self._lines[line - 1]
         text = self._get_line(line)
@@ -116,5 +116,5 @@ class FindingCollector:
 
 
 def downgrade_errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings with errors downgraded to warnings."""
+    """Return the findings with every error downgraded to a warning."""
     return tuple(replace(f, severity=Severity.WARNING) if f.is_error else f for f in findings)

@@ -45,7 +45,7 @@ class UnknownWord:
 
 
 class _DeclaredEffect(NamedTuple):
-    """The content of a stack comment; `suspicious` is True if it contains a name of external data."""
+    """The content of a stack comment. `suspicious` is True if it contains a name of external data."""
 
     text: str
     effect: StackEffect | None
@@ -54,7 +54,7 @@ class _DeclaredEffect(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FifthProgram:
-    """The facts about a program that are collected while the program is read."""
+    """The state of reading a program: known words, libraries, uses and unknown words."""
 
     language: Language
     tell: FindingCollector
@@ -77,7 +77,7 @@ class FifthProgram:
     _loaded_files: set[str] = field(default_factory=set)
 
     def read(self, text: str, libraries: Iterable[str]) -> None:
-        """Read the program."""
+        """Read a program, with `libraries` loaded before it, and report its faults."""
         self._text = text
         for library in (*ALWAYS_LOADED, *libraries):
             self._load_library(library, 0)
@@ -113,7 +113,7 @@ class FifthProgram:
         return self._any_base and word.isalnum()
 
     def record_unknown(self, token: Token, before: str) -> None:
-        """Store an unknown word, which is reported later."""
+        """Store an unknown word, to report it after all names have been read."""
         self.unknowns.append(UnknownWord(token=token, before=before, inside=self._inside, blind=self._blind))
 
     def apply_parsing_word(self, token: Token) -> None:
@@ -126,7 +126,7 @@ class FifthProgram:
             self._look_up_word(Token(token.text.lower(), self._find_name_offset(token)), token.word)
 
     def apply_role(self, role: str) -> None:
-        """Apply a word's effect on the program."""
+        """Apply a word's effect on the program, such as a change of the number base."""
         match role:
             case "hex" | "base":
                 self._any_base = True
@@ -139,11 +139,11 @@ class FifthProgram:
                 pass
 
     def add_created_word(self, name: str, by: Token, maker: FifthWord) -> None:
-        """Add the word that a defining word creates; `by` is the name or the word that reads the name."""
+        """Add the word that a defining word creates. `by` is the name or the word that reads the name."""
         self._add_word(name.lower(), self._build_child_word(maker), by)
 
     def included(self, token: Token, path: str) -> None:
-        """Load a file whose name is given as a string."""
+        """Report a file that is loaded by a string, and load the file."""
         if path:
             self.tell("required.require", token.start, word=token.word, path=path)
         self.load(path, token.start)
@@ -151,7 +151,7 @@ class FifthProgram:
     # Loading
 
     def load(self, path: str, start: int) -> None:
-        """Load a library or a submitted file; the definitions in any other file are treated as unknown."""
+        """Load a library or a submitted file. The definitions in any other file are treated as unknown."""
         plain = path.removeprefix("./")
         for prefix in _LIBRARY_PREFIXES:
             plain = plain.removeprefix(prefix)
@@ -268,7 +268,7 @@ class FifthProgram:
         return None
 
     def _read_comment(self, comment: str) -> _DeclaredEffect | None:
-        """Read a comment; return None if it isn't a stack comment."""
+        """Parse a comment, or return None if it isn't a stack comment."""
         if not is_stack_comment(comment):
             return None
         text = comment.partition(")")[0].rpartition("(")[2].strip()
@@ -277,7 +277,7 @@ class FifthProgram:
         return _DeclaredEffect(text, effect, any(map(self.language.find_suspected_rules, names)))
 
     def _report_missing_comment(self, segment: ProgramSegment, opener: Token, found: WalkResult) -> None:
-        """Report a definition without a stack comment; a separate rule applies to constants."""
+        """Report a definition without a stack comment. A separate rule applies to constants."""
         if not opener.text:
             return
         constant = bool(segment.tokens) and found.exact and not found.takes
@@ -314,7 +314,7 @@ class FifthProgram:
         )
 
     def _look_up_word(self, token: Token, by: str) -> None:
-        """Look up a word whose name a parsing word reads."""
+        """Look up a word whose name a parsing word reads, and report or store an unknown word."""
         word = self.known.get(token.word)
         rule = self.language.rules.by_word.get(token.word) if word is None else None
         if rule is not None:
@@ -377,7 +377,7 @@ class FifthProgram:
     def _get_plain_word(
         self, effect: StackEffect | None, *, certain: bool, constant: bool = False
     ) -> FifthWord:
-        """Return a word that has only an effect; words with the same effect share one object."""
+        """Return a word that has only an effect. Words with the same effect share one object."""
         key = effect, certain, constant
         if key not in self._plain:
             self._plain[key] = FifthWord(

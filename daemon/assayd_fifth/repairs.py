@@ -61,14 +61,14 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class ProgramChange:
-    """New text for some lines of a program; line numbers are 1-based, and the last line is included."""
+    """New text for the lines `first` to `last` of a program (1-based, inclusive)."""
 
     first: int
     last: int
     new: str
 
     def apply_to(self, lines: Sequence[str]) -> str:
-        """Return the program after applying the change."""
+        """Return the program, given as lines, with the change applied."""
         return "\n".join((*lines[: self.first - 1], self.new, *lines[self.last :]))
 
 
@@ -83,7 +83,7 @@ class ProgramCorrection:
 def find_best_change(
     text: str, found: Sequence[Finding], again: Callable[[str], Sequence[Finding]], words: Mapping[str, str]
 ) -> ProgramCorrection | None:
-    """Return the single change that improves a program most; None if no change improves it.
+    """Return the single change that improves a program most, or None if no change improves it.
 
     Args:
         text: the program.
@@ -155,7 +155,7 @@ def _generate_changes(
 
 
 def _swap_value_and_name(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
-    """Move a value before the word that names the value."""
+    """Yield the change that moves a value before the word that names the value."""
     yield ProgramChange(line, line, _NAMED_FIRST.sub(r"\3 \1 \2", lines[line - 1]))
 
 
@@ -181,12 +181,12 @@ def _insert_word(lines: Sequence[str], line: int, word: str, *, start: int = 0) 
 
 
 def _close_comment(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
-    """Close a comment at each position of its line."""
+    """Yield changes that close a comment at each position of its line."""
     yield from _insert_word(lines, line, ")", start=lines[line - 1].find("(") + 1)
 
 
 def _close_string(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
-    """Close a string at each position of its line, starting with the last position."""
+    """Yield changes that close a string at each position of its line, last position first."""
     text = lines[line - 1]
     start = text.rfind('"') + 1
     words = [found for found in _WORD.finditer(text) if found.end() > start]
@@ -203,7 +203,7 @@ _AFTER_STRINGS = frozenset({"type", "text", "print", "raw", "cr", "nl", "str+", 
 
 
 def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
-    """End a definition at the end of a line, trying the last possible line first."""
+    """Yield changes that end a definition at the end of a line, last possible line first."""
     last = next((n for n in range(line + 1, len(lines) + 1) if _STARTS.match(lines[n - 1])), len(lines) + 1)
     for number in range(min(last - 1, line + _MAX_PLACES), line - 1, -1):
         text = lines[number - 1].rstrip()
@@ -212,7 +212,7 @@ def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Program
 
 
 def _balance_block(lines: Sequence[str], line: int, message: str) -> Iterator[ProgramChange]:
-    """Close a block that is open, or open a block that is closed without a beginning."""
+    """Yield changes that close an open block, or begin a block that is closed without a beginning."""
     end = _find_definition_end(lines, line)
     opened = _OPEN.search(message)
     if opened is None:
@@ -249,7 +249,7 @@ def _remove_word(lines: Sequence[str], line: int, word: str) -> Iterator[Program
 
 
 def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[ProgramChange]:
-    """Move a one-line definition before the definition that uses it."""
+    """Yield the change that moves a one-line definition before the definition that uses it."""
     found = re.search(r"in line (\d+)\.", message)
     later = int(found[1]) if found is not None else 0
     first = line
@@ -260,7 +260,7 @@ def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[
 
 
 def _wrap_in_definition(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
-    """Move a line into a new definition, and add a call of this definition."""
+    """Yield changes that move a line into a new definition and add a call of this definition."""
     text = lines[line - 1]
     if re.search(r"(?<!\S)\[char\](?!\S)", text):
         yield ProgramChange(line, line, text.replace("[char]", "char"))
@@ -270,7 +270,7 @@ def _wrap_in_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Pro
 
 
 def _clear_return_stack(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
-    """Remove the items that remain on the return stack."""
+    """Yield changes that remove the items left on the return stack."""
     end = _find_definition_end(lines, line)
     text = lines[line - 1]
     for found in re.finditer(r"(?<!\S)exit(?!\S)", text):
@@ -292,7 +292,7 @@ def _reset_buffer(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramCh
 
 
 def _load_library(lines: Sequence[str], _: int, message: str) -> Iterator[ProgramChange]:
-    """Load a library at the beginning of the program."""
+    """Yield the change that loads a library at the beginning of the program."""
     found = re.search(r"the library (\w+)", message)
     if found is not None:
         yield ProgramChange(1, 1, f"require lib/{found[1]}.fs\n{lines[0]}")
@@ -301,7 +301,7 @@ def _load_library(lines: Sequence[str], _: int, message: str) -> Iterator[Progra
 def _replace_unknown_word(
     lines: Sequence[str], line: int, finding: Finding, words: Mapping[str, str]
 ) -> Iterator[ProgramChange]:
-    """Replace an unknown word with one or more known words."""
+    """Yield changes that replace an unknown word with its equivalent or the suggested words."""
     text, start = lines[line - 1], (finding.column or 1) - 1
     found = _WORD.match(text, start)
     if found is None:

@@ -55,7 +55,7 @@ def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]
 def add_operator_documents(
     about: dict[str, Any], vocabulary: dict[str, Any], rules: dict[str, Any], folders: Iterable[Path]
 ) -> None:
-    """Add the operators' documents to the package's own.
+    """Add the operators' documents to those of the package, which the call changes in place.
 
     Raises: ConfigError ``fifth.tables``, with the name of the file.
     """
@@ -87,7 +87,7 @@ def add_operator_documents(
 
 
 def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse a rule that can never be reported."""
+    """Refuse an operator's rule that is incomplete, invalid or already defined."""
     for key in _NEEDED:
         _require_valid(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]
@@ -132,7 +132,7 @@ def _table_error(path: Path, problem: str) -> ConfigError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FifthRule:
-    """One rule; the header of the data file describes the fields."""
+    """A rule. The header of the data file describes the fields."""
 
     id: str
     detect: str
@@ -158,7 +158,7 @@ class FifthRule:
 
     @property
     def stage(self) -> str:
-        """Return the stage that reports the rule."""
+        """Return the name of the stage that reports the rule, which is the first part of the rule's id."""
         return self.id.partition(".")[0]
 
 
@@ -190,7 +190,7 @@ class TaskProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FifthRules:
-    """All rules by id, in the order in which they should be fixed; `run` contains the rules for runs."""
+    """All rules by id, in the order in which they should be fixed. `run` contains the rules for runs."""
 
     by_id: Mapping[str, FifthRule]
     by_word: Mapping[str, FifthRule]
@@ -208,12 +208,12 @@ class FifthRules:
         )
 
     def find(self, rule: str) -> FifthRule | None:
-        """Return the rule with this id; None if this kind has no such rule."""
+        """Return the rule with this id, or None if this kind has no such rule."""
         return self.by_id.get(rule) or self.run.get(rule)
 
 
 def parse_rules(document: Mapping[str, Any]) -> FifthRules:
-    """Parse the rules file."""
+    """Parse the rules in a document of the rules file."""
     rules = [_parse_rule(entry) for entry in document["rule"]]
     return FifthRules(
         by_id=MappingProxyType({rule.id: rule for rule in rules}),

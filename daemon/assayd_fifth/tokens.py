@@ -24,7 +24,7 @@ NAME_CHARS = 31
 
 
 class TokenKind(IntEnum):
-    """The kind of a token."""
+    """The lexical type of a token, which determines the text that belongs to the token."""
 
     WORD = 0
     """A single word or number."""
@@ -35,11 +35,11 @@ class TokenKind(IntEnum):
 
 
 WORD, STRING, TAKING = TokenKind
-"""The kinds as constants: looking one up in its class takes as long as making a token."""
+"""The kinds as constants, because a lookup in the class takes as long as creating a token."""
 
 
 class Token(NamedTuple):
-    """One word with the text that it reads. `word` is in lowercase; `start` is an offset in the source."""
+    """One word with the text that it reads. `word` is lowercase, and `start` is an offset in the source."""
 
     word: str
     start: int
@@ -62,10 +62,10 @@ class ProgramSegment:
 
 
 _token = partial(tuple.__new__, Token)
-"""Makes a token faster than its class does, because programs have very many."""
+"""Creates a token faster than the class does, because programs have very many tokens."""
 
 Report = Callable[..., None]
-"""Called with the id of a rule, an offset, and what the rule's message names."""
+"""Called with the id of a rule, an offset, and the values for the placeholders of the rule's message."""
 
 
 def lowercase_ascii(text: str) -> str:
@@ -74,7 +74,7 @@ def lowercase_ascii(text: str) -> str:
 
 
 def iter_segments(text: str, language: Language, report: Report) -> Iterator[ProgramSegment]:
-    """Split a program into segments, in the order of the source."""
+    """Yield the definitions and the code between them, in the order of the source."""
     return _Scanner(text, language, report).run()
 
 
@@ -92,7 +92,7 @@ _NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
 
 
 def _compile_match(pattern: str) -> Callable[[str, int], re.Match[str]]:
-    """Compile a pattern that matches anywhere; its first group, which can be empty, is the result."""
+    """Compile a pattern whose first group, which can be empty, is the result of a match."""
     return cast("Callable[[str, int], re.Match[str]]", re.compile(pattern).match)
 
 
@@ -175,7 +175,7 @@ class _Scanner:
         return end
 
     def _scan_semicolon(self, word: str, start: int, end: int) -> int:
-        """End the definition at a `;`, even if it is joined to a line's last word; add other words."""
+        """End the definition at a `;`, even if it is joined to a line's last word. Add any other word."""
         hangs = word != ";"
         if self._now.opener is None or word[-1] != ";" or (hangs and not _LINE_ENDS(self._folded, end)):
             return self._add_word(word, start, end)
@@ -200,7 +200,7 @@ class _Scanner:
         return self._add_word(word[:close], start, start + close)
 
     def _scan_parsing_word(self, word: str, start: int, end: int) -> int:
-        """Add a parsing word; inside a definition, most parsing words are treated as ordinary words."""
+        """Add a parsing word. Inside a definition, most parsing words are treated as ordinary words."""
         taken, inside = _NAME(self._folded, end), self._now.opener is not None
         if word in self._language.beginners and (not inside or self._begins_definition(start, taken[1])):
             self._begin_definition(word, start, taken[1])
@@ -249,7 +249,7 @@ class _Scanner:
         return shut + 1 if closed else comment.end()
 
     def _find_next_places(self, start: int) -> tuple[int, int]:
-        """Return the offsets of the next `)` and the next definition; each one is searched only once."""
+        """Return the offsets of the next `)` and the next definition, each searched only once."""
         if self._shut < start:
             found = self._folded.find(")", start)
             self._shut = found if found >= 0 else _NOWHERE
@@ -291,7 +291,7 @@ class _Scanner:
         self._report("required.word_spacing", start, edit=(blank, blank, " "), **names)
 
     def _get_original_text(self, match: re.Match[str]) -> str:
-        """Return the match in its original case; empty if nothing matched."""
+        """Return the match in its original case, or an empty string if nothing matched."""
         start, end = match.span(1)
         return self._text[start:end]
 

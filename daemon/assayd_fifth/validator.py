@@ -46,7 +46,7 @@ _ALWAYS = "structure.unbalanced"
 
 
 class FifthKind(Kind[FifthPayload]):
-    """The validator of the kind `fifth`."""
+    """The validator of the kind `fifth`: programs in Fifth, a Forth dialect."""
 
     name = "fifth"
     payload = FifthPayload
@@ -74,7 +74,7 @@ class FifthKind(Kind[FifthPayload]):
 
     @property
     def stages(self) -> Sequence[Stage[FifthPayload]]:
-        """Return the static stages in order; all of them run."""
+        """Return the static stages in order, all of which run."""
         return (
             Stage(name="forbidden", check=_check_forbidden, on_fail=FailureAction.CONTINUE),
             Stage(name="required", check=_check_required, on_fail=FailureAction.CONTINUE),
@@ -87,11 +87,11 @@ class FifthKind(Kind[FifthPayload]):
         add_language_folders(folders)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
-        """Return the payload with the program that the answer contains."""
+        """Return the payload with the answer reduced to its program."""
         return payload.model_copy(update={"code": extract_program(payload.code)})
 
     def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
-        """Plan one run in gforth for each case; without cases, plan a single run if `execute` is set."""
+        """Plan one run in gforth for each case or, without cases, a single run if `execute` is set."""
         arguments = {
             "argv": [GFORTH, _PRELUDE_FILE, _LIBRARIES_FILE, PROGRAM_FILE, "-e", "bye"],
             "env": {"FIFTH_HOME": _LIBRARY_HOME},
@@ -125,7 +125,7 @@ class FifthKind(Kind[FifthPayload]):
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Return the findings as text for a retry context."""
+        """Return the retry context: the findings, and reminders about the broken rules."""
         stressed = judging.build_feedback(findings, get_language())["add_emphasis"]
         reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []
         ran = stage in self.runtime_stages
@@ -133,16 +133,16 @@ class FifthKind(Kind[FifthPayload]):
         return build_retry_context(findings, headline=headline, reminders=reminders)
 
     def code_of(self, answer: str) -> str:
-        """Return the program in an answer."""
+        """Return the program in an answer, without the text around it."""
         return extract_bare_program(answer)
 
     def passage(self, payload: FifthPayload) -> SourcePart:
-        """Return the program in the answer."""
+        """Return the program in the answer as the passage to repair."""
         text = extract_program(payload.code)
         return SourcePart(name="code", language=self.language, text=text, beginning=self.beginning)
 
     def surroundings(self, payload: FifthPayload) -> Sequence[PromptContext]:
-        """Return the libraries and the cases of the program."""
+        """Return the loaded libraries and the cases as context for a prompt."""
         return (
             *generating.describe_loaded_libraries(payload.libraries),
             *generating.describe_fifth_cases(payload.cases),
@@ -156,7 +156,7 @@ class FifthKind(Kind[FifthPayload]):
         return replace(super().context(payload, report, policy), instructions=told)
 
     def normal_form(self, payload: FifthPayload) -> bytes:
-        """Return the words of the program in lowercase."""
+        """Return the program in lowercase without comments and layout, for comparisons."""
         return normalize_source(extract_program(payload.code).lower(), "\\ ")
 
     def brief(self, context: FifthContext, policy: ExecutionPolicy) -> PromptParts:
@@ -214,7 +214,10 @@ def _check_required(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Findi
 
 
 def _check_structure(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """Check structure: ``: f ( n -- ) if drop ;`` -> structure.unbalanced; others: warnings unless strict."""
+    """Check structure: ``: f ( n -- ) if drop ;`` -> structure.unbalanced.
+
+    The findings of other rules are warnings unless `strict_mode` is set.
+    """
     found = _get_stage_findings(payload, "structure")
     if payload.strict_mode:
         return found

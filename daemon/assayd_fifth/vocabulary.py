@@ -29,7 +29,7 @@ _NO_HINT = "Define it before this line, or use words that exist."
 
 
 class SimilarWordSearch:
-    """A search for known words that are near an unknown word, which remembers its results.
+    """A search for known words that resemble an unknown word, with cached results.
 
     Repairs analyse a program up to two hundred times, nearly always with the same words. The results must not
     outlive the analysis: a worker's memory is limited, and its next program can belong to another user.
@@ -56,7 +56,7 @@ def report_unknown_words(program: FifthProgram, near: SimilarWordSearch) -> None
 
 
 def _report_unknown_word(program: FifthProgram, unknown: UnknownWord, guesses: _WordGuesser) -> None:
-    """Find the reason why a word is unknown, and report it."""
+    """Find the first explanation for an unknown word, and report the word with the explanation."""
     token, foreign, word = unknown.token, program.language.foreign, unknown.token.word
     severity = Severity.WARNING if unknown.blind else None
     opener = unknown.inside.opener if unknown.inside else None
@@ -143,7 +143,7 @@ def _explain_named_parameters(program: FifthProgram, unknown: UnknownWord) -> st
 
 
 class _WordGuesser:
-    """A search for the known words that an unknown word may be a mistake for."""
+    """A search for known words that the program may mean by an unknown word."""
 
     def __init__(self, program: FifthProgram, near: SimilarWordSearch) -> None:
         self._program = program
@@ -153,7 +153,7 @@ class _WordGuesser:
         self._words: tuple[str, ...] = ()
 
     def suggest(self, unknown: UnknownWord) -> str:
-        """Return a hint about an unknown word."""
+        """Return a hint about an unknown word, such as similar known words."""
         if unknown.before == "char":
             return "Inside a definition write [char]; char reads its character only when the definition runs."
         if unknown.before in {"variable", "constant", "value", "create"} and unknown.inside is not None:
@@ -167,7 +167,7 @@ class _WordGuesser:
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
 
     def certain(self, unknown: UnknownWord) -> str | None:
-        """Return the only known word that differs in one letter; None if there isn't exactly one."""
+        """Return the only known word that differs in one letter, or None if there isn't exactly one."""
         if self._left <= 0:
             return None
         near = self._near.find_nearest(unknown.token.word, self._known)

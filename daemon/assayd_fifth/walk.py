@@ -18,7 +18,7 @@ from assayd_fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
 
 
 class WalkScope(Protocol):
-    """The program around a walk, in which the walk looks up words and to which it reports."""
+    """The interface of the program around a walk, for looking up words and reporting."""
 
     language: Language
     known: dict[str, FifthWord]
@@ -28,7 +28,7 @@ class WalkScope(Protocol):
         ...
 
     def record_unknown(self, token: Token, before: str) -> None:
-        """Record an unknown word; `before` is the word before it."""
+        """Record an unknown word. `before` is the word before it."""
         ...
 
     def use(self, token: Token) -> None:
@@ -44,11 +44,11 @@ class WalkScope(Protocol):
         ...
 
     def add_created_word(self, name: str, by: Token, maker: FifthWord) -> None:
-        """Record a word that a defining word creates; `by` is its name, or the word that reads it."""
+        """Record a word that a defining word creates. `by` is its name, or the word that reads its name."""
         ...
 
     def included(self, token: Token, path: str) -> None:
-        """Record a file that is loaded by a name in a string."""
+        """Load a file whose path is a string, and report this way of loading."""
         ...
 
 
@@ -67,7 +67,7 @@ class WalkResult(NamedTuple):
 
     @property
     def is_countable(self) -> bool:
-        """Return whether users of the definition can rely on its effect."""
+        """Return whether the effect is known and small enough for users of the definition."""
         return self.exact and max(self.takes, self.leaves) <= MOST_CELLS
 
 
@@ -111,7 +111,7 @@ class Walk:
         self._at = 0
 
     def run(self, tokens: Sequence[Token]) -> None:
-        """Walk over words."""
+        """Walk over the words of a definition, and update the state."""
         self._tokens, known, cells, count, at = tokens, self._scope.known, self.state.cells, len(tokens), 0
         while at < count:
             token = tokens[at]
@@ -137,7 +137,7 @@ class Walk:
 
     @property
     def quoted_string_cells(self) -> tuple[tuple[int, Token], ...]:
-        """Return which cells, counted from the top, are strings with quotes at the last end."""
+        """Return the position from the top, and the quotes, of each string with quotes on the final stack."""
         cells = reversed(self.state.cells) if self.state.exact else ()
         return tuple((place, cell.quotes) for place, cell in enumerate(cells) if cell and cell.quotes)
 
@@ -186,7 +186,7 @@ class Walk:
         self.control.doubled = role == "maybe_dup"
 
     def _apply_role(self, role: str, word: FifthWord, token: Token) -> None:
-        """Apply a word with one of the remaining roles."""
+        """Apply a word with a role that affects more than its own cells, such as `recurse`."""
         match role:
             case "maybe_dup":
                 self._apply_maybe_dup(word, token)
@@ -211,7 +211,7 @@ class Walk:
                 self._apply_word(word, token)
 
     def _apply_word(self, word: FifthWord, token: Token) -> None:
-        """Apply a word's effects on the stack and on strings."""
+        """Apply a word's effect to the stack and to the tracked strings."""
         if word.effect is None:
             self.flow.apply_word(word, token, [])
             self.state.forget_depth()
@@ -244,7 +244,7 @@ class Walk:
         self._at += word.parses
 
     def _apply_parsing_word(self, word: FifthWord, token: Token) -> None:
-        """Apply a string word or a parsing word."""
+        """Apply a string word or parsing word, together with the text that it reads."""
         if word.told or self.outside:
             self._report_watched(word, token)
         if token.kind is TAKING:
@@ -302,7 +302,7 @@ class Walk:
         self._at += 1
 
     def _summarize_ends(self) -> WalkResult:
-        """Return the state that is common to all ends of the definition."""
+        """Return the effect that all ends of the definition share, or an inexact result."""
         ends = self.control.leaving
         if not ends or self.control.broken:
             return _NOTHING

@@ -73,7 +73,7 @@ def _find_awk_field(content: str) -> tuple[int, str] | None:
 
 
 def explain_exit_status(content: str, status: int | None) -> str:
-    """Return a sentence with the lines that end a bash step with this status; empty if there are none."""
+    """Return a sentence with the lines that end a bash step with this status, or an empty string."""
     exits = re.compile(rf"\bexit {status}\b")
     lines = [n for n, line in enumerate(content.split("\n"), 1) if status and exits.search(line)]
     shown = ", ".join(map(str, lines[:_MAX_NAMED]))
@@ -91,7 +91,7 @@ def find_endless_loops(content: str) -> list[int]:
 
 
 def suggest_for_waiting_loop(content: str) -> tuple[str, int] | None:
-    """Return the advice for a bash loop that waits for a file, and its line; None if no loop waits."""
+    """Return advice about a bash loop that waits for a file, and its line, or None if no loop waits."""
     for number, line in enumerate(content.split("\n"), 1):
         if (found := _WAITS.search(line[:_MAX_CHARS])) is not None:
             words = f"Remove the loop on line {number}: no other process runs that could create `{found[1]}`."
@@ -100,7 +100,7 @@ def suggest_for_waiting_loop(content: str) -> tuple[str, int] | None:
 
 
 def suggest_similar_path(message: str, others: Sequence[str]) -> str | None:
-    """Return a submitted file whose name is similar to that of a missing file, or None."""
+    """Return a suggestion of a path in other texts that resembles the missing path, or None."""
     found = _PATH.search(message)
     if found is None:
         return None
@@ -110,7 +110,7 @@ def suggest_similar_path(message: str, others: Sequence[str]) -> str | None:
 
 
 def suggest_submitted_files(message: str, files: Iterable[str]) -> str | None:
-    """Return advice that lists a missing file and the submitted files; None if no file is named."""
+    """Return advice with the missing file and the submitted files, or None if no file is named."""
     found = _MISSING.search(message)
     if found is None:
         return None

@@ -28,7 +28,7 @@ _STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Return a payload: ``*.sh`` and ``*.sql`` files are the steps in name order; other files are data.
+    """Return a payload from ``*.sh`` and ``*.sql`` files (the steps, in name order) and data files.
 
     ``schema.sql`` is the schema; ``*.db`` and ``*.sqlite`` are the database. Other files keep their folder;
     files without a folder are placed in ``data/``.

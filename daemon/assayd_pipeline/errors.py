@@ -28,12 +28,12 @@ _LINE_CHARS = 2000
 
 
 class ErrorClass(StrEnum):
-    """The class of an error; the errors of different classes need different repairs."""
+    """The class of an error, which determines the repair that the error needs."""
 
     FILE_NOT_FOUND = "file_not_found"
     """A path that doesn't exist or has the wrong type."""
     TABLE_MISSING = "table_missing"
-    """A table that does not exist."""
+    """A table that doesn't exist."""
     SYNTAX_ERROR = "syntax_error"
     """Bash, SQL, an awk or sed program, a pattern or an option with invalid syntax."""
     PERMISSION_DENIED = "permission_denied"
@@ -51,7 +51,7 @@ class ErrorClass(StrEnum):
 
 
 class ErrorSource(StrEnum):
-    """A program that can write an error message."""
+    """The program that wrote an error message: bash (or its tools), or SQLite."""
 
     BASH = "bash"
     """A bash script: bash itself or one of its tools."""
@@ -248,7 +248,7 @@ def classify_error(text: str, *, program: ErrorSource, timed_out: bool = False) 
 
 
 def find_last_error_line(text: str) -> str:
-    """Return the last line of an error message that isn't a usage message; empty if there is none."""
+    """Return the last line of an error message that isn't a usage message, or an empty string."""
     lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
     told = [line for line in lines if line and not _USAGE.match(line)]
     named = [line for line in told if _NAMED.match(line)]

@@ -51,12 +51,12 @@ DATA_RULES = (
     ),
 )
 LINES = (".csv", ".tsv", ".txt", ".log", ".jsonl", ".ndjson")
-"""Files whose lines are rows."""
+"""Suffixes of files whose lines are rows."""
 MAX_NAMES, MAX_COLUMNS, MOST_NAME = 200, 500, 200
 MOST_PARSED_ROWS, SAMPLED_BYTES = 5_000, 2**18
-"""Files with more lines are counted by lines, and their columns read from the beginning."""
+"""The limits above which a file's rows are counted by lines, and its columns are read from the beginning."""
 _SAMPLED_ROWS, _SAMPLED_CELLS = 1000, 10_000
-"""Read of a file to find the types of its columns."""
+"""Maximum number of rows and cells of a file to read for the types of its columns."""
 _FINDINGS = 100
 NUMBER, TEXT, NOTHING = "number", "text", ""
 """Types of a column of a file; `NOTHING` if its cells are empty."""
@@ -70,7 +70,7 @@ class _Model(BaseModel):
 
 
 class Facts(_Model):
-    """A file or a table. `rows` is None if it has no countable rows; `types` are the types of `columns`."""
+    """A file or a table. `rows` is None if it has no countable rows. `types` are those of `columns`."""
 
     rows: Annotated[int, Field(ge=0, le=2**53)] | None = None
     columns: Names = ()
@@ -103,7 +103,7 @@ class Expected(DataFacts):
 
 
 def read_file_facts(path: str, content: bytes) -> Facts:
-    """Return the facts of a file in linear time; the types are inferred from the first rows."""
+    """Return the facts of a file in linear time. The types are inferred from the first rows."""
     if not path.endswith(LINES):
         return Facts(rows=None if content.strip() else 0)
     if not path.endswith((".csv", ".tsv")):

@@ -19,7 +19,7 @@ def print_steps(shown: AttemptView) -> None:
 
 
 def fetch_steps(client: PlainClient, attempt_id: str) -> Sequence[Document]:
-    """Return the rows of the steps that an attempt ran."""
+    """Return the recorded steps of an attempt, or an empty list if none ran."""
     pages = client.records("pipelines", attempt=attempt_id)["pipelines"]
     attempts = client.records("pipelines", pages[0]["id"])["attempts"] if pages else []
     return next((found["steps"] for found in attempts if found["attempt_id"] == attempt_id), [])

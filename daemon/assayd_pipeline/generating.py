@@ -69,7 +69,7 @@ class PipelineContext(BaseModel):
 
 
 def describe_request_context(context: PipelineContext, tables: str | None) -> list[PromptContext]:
-    """Return the context that the generated steps must fit; `tables` describes the database."""
+    """Return the context that the generated steps must fit. `tables` describes the database."""
     found = [PromptContext(title="tables and columns", text=tables)] if tables else []
     for path, given in sorted(context.files.items()):
         found.append(describe_file_head(path, decode_content(given), _HEAD_BYTES))
@@ -210,7 +210,7 @@ _STEP_CHARS = 4000
 
 
 def iter_numbered_steps(submitted: PipelinePayload) -> Iterator[StepText]:
-    """Return every step with its number, in the form in which it is run."""
+    """Yield every step with its number, in the form in which it is run."""
     for number, step in enumerate(submitted.steps, 1):
         yield StepText(
             number=number, name=step.name, program=Writer(step.type), content=normalize_script(step.content)
@@ -228,7 +228,7 @@ def find_faulty_step(submitted: PipelinePayload, report: Mapping[str, object]) -
 
 
 def find_faulty_types(submitted: PipelinePayload, report: Mapping[str, object]) -> frozenset[Writer]:
-    """Return the types of the steps with errors; without errors, return the type of the first step."""
+    """Return the types of the steps with errors or, without errors, the type of the first step."""
     found = {
         step.program
         for finding in list_errors(report)
@@ -261,7 +261,7 @@ def _describe_other_step(step: StepText) -> PromptContext:
 
 
 def describe_tables(database: Database | None) -> str | None:
-    """Return the schema, or a description of the tables in a database file; None if neither exists."""
+    """Return the schema, or a description of the tables in a database file, or None without a database."""
     if database is None:
         return None
     if database.schema_sql is not None:

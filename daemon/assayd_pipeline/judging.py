@@ -75,7 +75,7 @@ _SHOWN_CHARS = 110
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageEntry:
-    """One entry of the table; the header of the table describes the fields."""
+    """One entry of the table. The header of the table describes the fields."""
 
     find: re.Pattern[str]
     hint: str
@@ -105,7 +105,7 @@ def is_known(said: str) -> bool:
 
 
 def explain_message(said: str, content: str) -> ExplainedMessage:
-    """Explain a line of a step's standard error; without a remedy, return only the line's location."""
+    """Explain a line of a step's standard error. Without a remedy, return only the line's location."""
     said = said[:_LINE_CHARS]
     lines = content.split("\n")[:_MAX_LINES]
     at = _find_line(said, lines)
@@ -178,7 +178,7 @@ def _find_intended_path(missing: PurePosixPath, others: Iterable[PurePosixPath])
 
 
 _STEM_CHARS = 3
-"""Shorter names are close to too many others."""
+"""Minimum length of a name to compare; shorter names resemble too many others."""
 _MISSING = re.compile(
     r"(?<![\w./-])([\w.-]{1,60}(?:/[\w.-]{1,60}){0,6})'?(?: for reading)?: No such file or directory"
 )
@@ -200,7 +200,7 @@ def _fill_groups(text: str, found: re.Match[str], *, quote: Callable[[str], str]
 def _correct_line(
     message: MessageEntry, found: re.Match[str], lines: list[str], at: int | None
 ) -> tuple[int | None, str | None]:
-    """Return the only line that matches an entry's pattern, with its correction; otherwise None."""
+    """Return the only line that matches an entry's pattern and its correction, or None for both."""
     if not message.at or (at is None and sum(map(len, lines)) > _MAX_CHARS):
         return None, None
     pattern = re.compile(_fill_groups(message.at, found, quote=re.escape))
@@ -287,12 +287,12 @@ class StepText:
 
     @property
     def label(self) -> str:
-        """Return the step's name for use in a sentence."""
+        """Return the label with which messages about a step begin, e.g. ``Step 2 (load)``."""
         return format_step_label(self.number, self.name)
 
 
 def format_step_label(number: int, name: str) -> str:
-    """Return a step's name for use in a sentence; messages about the step begin with it."""
+    """Return the label with which messages about a step begin, e.g. ``Step 2 (load)``."""
     return f"Step {number} ({name})"
 
 
@@ -310,7 +310,7 @@ class JudgedStep:
 
 
 def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
-    """Judge one step; the step's unit is None if the step never started."""
+    """Judge one step. The step's unit is None if the step never started."""
     if unit is None:
         return JudgedStep(case=Case(name=step.name, status=CaseStatus.SKIPPED, message="never started"))
     judged = _judge_sql(step, unit) if step.program is ErrorSource.SQL else _judge_bash(step, unit)
@@ -383,7 +383,10 @@ def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> Judged
 
 
 def _judge_abnormal_exit(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
-    """Return the case for a failure with a specific cause; for timeouts, the advice is about the step."""
+    """Return the case and the finding of a failure with a specific cause.
+
+    For a timeout, the advice is about the text of the step.
+    """
     if finding is None:
         return JudgedStep(case=case)
     if unit.outcome.cause is Cause.TIMEOUT:
@@ -427,7 +430,7 @@ def _count_results(ran: SqlCounts) -> JsonValue:
 
 
 def iter_database_findings(database: Database, unit: UnitResult | None) -> Iterator[Finding]:
-    """Yield findings about the unit that creates or checks the database."""
+    """Yield findings if the unit that creates or checks the database failed."""
     if unit is None or unit.outcome.completed:
         return
     try:

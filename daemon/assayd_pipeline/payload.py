@@ -90,7 +90,7 @@ class Database(_PayloadModel):
 
     @property
     def content(self) -> bytes:
-        """Return the content of the database file; empty if there is a schema instead."""
+        """Return the content of the database file, or empty bytes if there is a schema instead."""
         return b"" if self.base64 is None else b64decode(self.base64)
 
 
@@ -117,7 +117,7 @@ class PipelinePayload(_PayloadModel):
 
 
 def _build_sample(name: str, *steps: tuple[str, str], rules: Sequence[str] = (), **more: object) -> Sample:
-    """Return a sample. Without rules, the sample is valid; with rules for runs, it needs a container."""
+    """Return a sample, which is valid if `rules` is empty, and needs a container if all are run rules."""
     payload = {
         "steps": [
             {"name": f"step {n}", "type": kind, "content": text} for n, (kind, text) in enumerate(steps, 1)

@@ -119,7 +119,7 @@ class PipelineDetailDocument(PipelineDocument):
 def to_pipeline_document(
     pipeline: StoredPipeline, fixes: Mapping[str, AttemptFix | None] = MappingProxyType({})
 ) -> PipelineDetailDocument:
-    """Return the document of a pipeline with its steps and attempts; `fixes` is keyed by attempt."""
+    """Return the document of a pipeline with its steps and attempts. `fixes` is keyed by attempt."""
     return PipelineDetailDocument.from_value(
         pipeline,
         steps=[StoredStepDocument.from_value(step, step_id=step.id) for step in pipeline.steps],
@@ -137,7 +137,7 @@ def _to_attempt_document(attempt: PipelineAttempt, fix: AttemptFix | None) -> Pi
 
 NAME_LABEL, VERSION_LABEL = "pipeline", "pipeline_version"
 MOST_FINDINGS = 10
-"""Of a run, in the history."""
+"""Maximum number of a run's findings in the history."""
 
 
 class PipelineRunBody(BaseModel):
@@ -186,7 +186,7 @@ class PipelineRunPageDocument(BaseDocument):
 
 
 class JudgedReport:
-    """The parts of an attempt's report with which runs are compared."""
+    """The facts and findings in an attempt's report with which runs are compared."""
 
     def __init__(self, report: bytes) -> None:
         document = json.loads(report) or {}
@@ -205,7 +205,7 @@ class JudgedReport:
         return (finding for finding in self.findings if finding["rule"].startswith("data."))
 
     def shown(self) -> list[RunFindingDocument]:
-        """Return the findings that the history shows."""
+        """Return the errors and the findings about data, for the history."""
         about_data = list(self._iter_data_findings())
         found = [each for each in self.findings if each["severity"] == "error" or each in about_data]
         return [
@@ -299,7 +299,7 @@ def to_run_document(attempt: Attempt, judged: JudgedReport | None) -> PipelineRu
 
 
 def is_comparable(attempt: Attempt) -> bool:
-    """Return whether later runs can be compared with this run."""
+    """Return whether later runs can be compared with this validated, approvable run."""
     return attempt.verdict is Verdict.VALIDATED and attempt.approvable
 
 
@@ -413,7 +413,7 @@ def _build_runs_query(
 
 
 async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts | None:
-    """Return the facts of a version's newest recent run without data findings; None if there is none.
+    """Return the facts of a version's newest recent run without data findings, or None.
 
     Any attempt can have the labels of a run, so attempts with other steps are skipped.
     """
@@ -430,7 +430,7 @@ async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts |
 
 
 async def _load_judged(call: Call, attempt: Attempt) -> JudgedReport | None:
-    """Return the report of an attempt; None if the attempt doesn't have a verdict yet."""
+    """Return the report of an attempt, or None if the attempt doesn't have a verdict yet."""
     if attempt.state is not State.FINISHED:
         return None
     report, _ = await call.service.documents(attempt)

@@ -1,7 +1,7 @@
 """Explains rejected and misinterpreted constructs in a step's SQL, with the submission's tables.
 
-The module runs in an analysis worker. `refusals` are determined before the run, but shown only if the run
-fails with the same error, because the tables can be different during the run.
+The module runs in an analysis worker. `find_refusals` determines refusals before the run. A refusal is shown
+only if the run fails with the same error, because the tables can be different during the run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_HINTS = 5
 
 
 class Refusal(BaseModel):
-    """The reason why SQLite would reject a statement, with a remedy; line numbers are 1-based."""
+    """The reason why SQLite would reject a statement, with a remedy. Line numbers are 1-based."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,20 +59,20 @@ class Refusal(BaseModel):
     replacement: str = ""
 
     def matches_error(self, message: str) -> bool:
-        """Return whether a run's error equals this refusal; in runs, statements end with a semicolon."""
+        """Return whether a run's error equals this refusal. In runs, statements end with a semicolon."""
         ends = self.complaint == "incomplete input" and 'near ";": syntax error' in message
         return self.complaint in message or ends
 
     @property
     def edit(self) -> Edit | None:
-        """Return the edit, or None."""
+        """Return the edit that corrects the statement, or None if the correction is unknown."""
         if self.start_line is None or self.end_line is None:
             return None
         return Edit(start_line=self.start_line, end_line=self.end_line, replacement=self.replacement)
 
 
 def prepare_tables_before(payload: PipelinePayload, number: int) -> StatementPreparer | None:
-    """Return the tables before a step, as far as the submission determines them, or None."""
+    """Return a preparer with the tables before a step, or None if the submission doesn't define them."""
     database = payload.database
     made = [
         statement
@@ -129,7 +129,7 @@ def iter_suspicions(payload: PipelinePayload, number: int, content: str) -> Iter
 
 
 def find_refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
-    """Return the first statement of each step that SQLite would reject."""
+    """Return, for each step, the first statement that SQLite would reject, with the reason."""
     found: list[Refusal] = []
     for number, step in enumerate(payload.steps, 1):
         tables = prepare_tables_before(payload, number) if step.type == "sql" else None
@@ -164,7 +164,7 @@ def _build_refusal(
 
 
 def _split_statements(content: str) -> Iterator[tuple[int, str]]:
-    """Yield the statements with their offsets; if the text can't be split, yield nothing."""
+    """Yield the statements with their offsets, or nothing if the text can't be split."""
     for statement in split_sql(content).statements[:_MAX_STATEMENTS]:
         start, end = statement.tokens[0].start, statement.tokens[-1].end
         if end - start <= MOST_CHARS:
@@ -230,7 +230,7 @@ def _build_edit(content: str, start: int, statement: str, one: ExplainedConstruc
 
 
 def _build_message(one: ExplainedConstruct) -> str:
-    """Return the message that names foreign SQL and its database; empty if nothing was recognized."""
+    """Return the message that names foreign SQL and its database, or an empty string."""
     if not one.written or one.said:
         return one.written
     written = shorten_text(" ".join(one.written.split()), 60)

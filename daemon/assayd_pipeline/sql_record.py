@@ -47,7 +47,7 @@ class SqlCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlFailure:
-    """The statement that failed, its position, and SQLite's message."""
+    """The error of a statement: its position, SQLite's message, and the counts before it."""
 
     ran: SqlCounts
     message: str
@@ -60,7 +60,7 @@ class SqlFailure:
 
 
 def read_sql_record(unit: UnitResult) -> SqlCounts | SqlFailure | None:
-    """Parse the record of a unit; return None if there can't be a record after the unit's end.
+    """Parse the record of a unit, or return None if there can't be a record after the unit's end.
 
     Raises: GuestJsonError, if the record violates the protocol.
     """
@@ -129,7 +129,7 @@ def _parse_tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
 
 
 def _parse_names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:
-    """Return the tables that existed at that time, each with its columns."""
+    """Return the tables that existed when the statement failed, each with its columns."""
     given = fields.get("names")
     if not isinstance(given, dict):
         return {}

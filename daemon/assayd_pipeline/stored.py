@@ -58,7 +58,7 @@ pipelines = Table(
     Column("updated_at", BigInteger, nullable=False),
     Index("ix_pipelines_uid", "uid", "id"),
 )
-"""Submitted pipelines; each is kept as long as one of its attempts."""
+"""Submitted pipelines, each stored as long as one of its attempts exists."""
 
 pipeline_steps = Table(
     "pipeline_steps",
@@ -108,20 +108,20 @@ class PipelineStatus(StrEnum):
     """The status of a pipeline, which depends on its last attempt."""
 
     CREATED = "created"
-    """None of its attempts has started."""
+    """No attempt of the pipeline has started."""
     RUNNING = "running"
-    """One of its attempts is running."""
+    """An attempt of the pipeline is running."""
     SUCCESS = "success"
     """All steps ended with exit code 0."""
     FAILED = "failed"
-    """A step failed, a stage rejected it, or the attempt had an error; the verdict says which."""
+    """A step failed, a stage rejected it, or the attempt had an error; the verdict specifies which."""
     REPAIRED = "repaired"
     """An attempt after a failed one succeeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep:
-    """One stored step; `position` is its 1-based position in the pipeline."""
+    """One stored step. `position` is its 1-based position in the pipeline."""
 
     id: int
     position: int
@@ -173,7 +173,7 @@ class StoredPipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineQuery:
-    """The filters of a listing; None matches any value. `before` is the last id on the previous page."""
+    """The filters of a listing, where None matches any value. `before` is the previous page's last id."""
 
     uid: int | None = None
     status: PipelineStatus | None = None
@@ -183,14 +183,14 @@ class PipelineQuery:
 
 
 class PipelineStore(Protocol):
-    """The store of pipelines. Raises: StoreError."""
+    """The interface of a store of pipelines. Raises: StoreError."""
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:
-        """Return a pipeline with its steps and its attempts, starting with the newest attempt."""
+        """Return a pipeline with its steps and attempts (newest first), or None if it doesn't exist."""
         ...
 
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
-        """List pipelines without steps and attempts, starting with the newest."""
+        """Return pipelines without steps and attempts, newest first."""
         ...
 
 
@@ -204,15 +204,15 @@ class PipelineReader:
         self._reader = reader
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:
-        """Return a pipeline with its steps and its attempts, starting with the newest attempt."""
+        """Return a pipeline with its steps and attempts (newest first), or None if it doesn't exist."""
         return await self._reader.read(lambda connection: _fetch_pipeline(connection, pipeline_id))
 
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
-        """List pipelines without steps and attempts, starting with the newest."""
+        """Return pipelines without steps and attempts, newest first."""
         return await self._reader.read(lambda connection: _list_pipelines(connection, query))
 
     async def find_groups(self, attempt_id: str) -> Mapping[str, str]:
-        """Return the pipeline to which an attempt belongs."""
+        """Return an attempt's pipeline as ``{"pipeline_id": ID}``, or {} if it belongs to no pipeline."""
         found = await self.list(PipelineQuery(attempt_id=attempt_id, limit=1))
         return {"pipeline_id": found[0].id} if found else {}
 
@@ -347,17 +347,17 @@ _ORPHANS = delete(pipelines).where(
 
 
 class PipelineRecorder:
-    """The recorder of the kind `pipeline`; implements `store.recorder.Recorder`."""
+    """The recorder of the kind `pipeline`. Implements `store.recorder.Recorder`."""
 
     kind: str = "pipeline"
     tables: Sequence[Table] = (pipelines, pipeline_steps, pipeline_attempts, execution_logs)
 
     def records(self, access: DatabaseAccess) -> PipelineReader:
-        """Return the stored pipelines."""
+        """Return a reader of the stored pipelines."""
         return PipelineReader(access)
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
-        """Record the attempt, and the pipeline with its current steps."""
+        """Record a new attempt, its pipeline, and the pipeline's current steps."""
         payload = json.loads(document)["payload"]
         of_parent = None if payload.get("pipeline_id") else _find_parent_pipeline(connection, attempt)
         pipeline_id = of_parent or payload.get("pipeline_id") or attempt.id
@@ -415,7 +415,7 @@ class PipelineRecorder:
 
 
 def _find_parent_pipeline(connection: Connection, attempt: Attempt) -> str | None:
-    """Return the pipeline that an attempt continues; None if it is a new pipeline or a replay."""
+    """Return the pipeline that an attempt continues, or None for a new pipeline or a replay."""
     if attempt.parent_id is None or attempt.replay_of is not None:
         return None
     found: str | None = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.parent_id}).scalar()
@@ -423,7 +423,7 @@ def _find_parent_pipeline(connection: Connection, attempt: Attempt) -> str | Non
 
 
 def _store_steps(connection: Connection, pipeline_id: str, steps: Sequence[Mapping[str, str]]) -> None:
-    """Replace the stored steps; a step at an unchanged position keeps its id."""
+    """Replace the stored steps. A step at an unchanged position keeps its id."""
     of_pipeline = pipeline_steps.c.pipeline_id == pipeline_id
     there = set(connection.execute(select(pipeline_steps.c.position).where(of_pipeline)).scalars())
     for position, step in enumerate(steps, 1):

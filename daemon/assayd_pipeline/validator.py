@@ -152,7 +152,7 @@ class PreparedPipeline(PipelinePayload):
 
 
 class PipelineKind(Kind[PipelinePayload]):
-    """The validator of the kind `pipeline`."""
+    """The validator of the kind `pipeline`: bash and SQL steps."""
 
     name = "pipeline"
     payload = PipelinePayload
@@ -174,7 +174,7 @@ class PipelineKind(Kind[PipelinePayload]):
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
-        """Return the static stages in order; all of them run, so that a report contains all findings."""
+        """Return the static stages in order, all of which run so that a report contains all findings."""
         return (
             Stage(name="parse", check=_check_syntax_and_paths, on_fail=FailureAction.CONTINUE),
             Stage(name="commands", check=_check_commands, on_fail=FailureAction.CONTINUE),
@@ -182,7 +182,7 @@ class PipelineKind(Kind[PipelinePayload]):
         )
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
-        """Return the normalized steps and the statements that SQLite would reject."""
+        """Return the payload with normalized steps, predicted rejections and facts about files."""
         cleaned = tuple(
             step.model_copy(update={"content": normalize_script(step.content)}) for step in payload.steps
         )
@@ -220,7 +220,7 @@ class PipelineKind(Kind[PipelinePayload]):
         )
 
     def judge(self, payload: PipelinePayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the database, every step and the outputs."""
+        """Judge the database, every step, the outputs and the data of a run."""
         units = iter(result.units)
         found: list[Finding] = []
         if payload.database is not None:
@@ -272,7 +272,7 @@ class PipelineKind(Kind[PipelinePayload]):
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Return the retry context after a failed stage."""
+        """Return the retry context with the findings, and instructions for the types of steps."""
         headline = select_headline(_HEADLINES, stage)
         findings = [_remove_step_label(finding) for finding in findings]  # Messages contain the step's name.
         return build_retry_context(
@@ -286,7 +286,7 @@ class PipelineKind(Kind[PipelinePayload]):
     def context(
         self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the request for fixing the failed step, with the context of the step."""
+        """Return the context of a repair: the failed step, its findings and its surroundings."""
         step, alone = find_faulty_step(payload, report), len(payload.steps) == 1
         rules = instructions(
             None if policy is None else usual(policy),
@@ -321,20 +321,20 @@ class PipelineKind(Kind[PipelinePayload]):
         return {**document, "steps": steps}
 
     def normal_form(self, payload: PipelinePayload) -> bytes:
-        """Return the words of all steps."""
+        """Return all steps without layout and comments, so that payloads can be compared."""
         return b"\n;\n".join(normalize_step(step) for step in iter_numbered_steps(payload))
 
     def around(self, context: PipelineContext) -> Sequence[PromptContext]:
-        """Return the tables and files that the request contains."""
+        """Return descriptions of the tables and files in the context of a request."""
         return generating.describe_request_context(context, describe_tables(context.database))
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
-        """Return a payload with the proposed steps."""
+        """Return a payload with the steps of an answer."""
         return generating.add_proposal(base, proposal)
 
 
 def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
-    """Add a path similar to that of a missing file, and the files that earlier steps created."""
+    """Add a similar path and the files of earlier steps to a finding about a missing file."""
     if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
         return finding
     made = [output for output in result.outputs if output.name != DATABASE_OUTPUT]
@@ -412,7 +412,7 @@ def _check_syntax_and_paths(payload: PipelinePayload, policy: ExecutionPolicy) -
 
 
 def _read_input_facts(payload: PipelinePayload) -> dict[str, Facts]:
-    """Return the facts about the submitted files; runs in an analysis worker."""
+    """Return the facts about the submitted files. Runs in an analysis worker."""
     files = islice(payload.files.items(), MAX_NAMES)
     return {
         path: read_file_facts(path, decode_content(given)) for path, given in files if len(path) <= MOST_NAME

@@ -43,7 +43,7 @@ from assayd_pipeline.sql.read import InvalidSqlCharacter, split, tokenize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramLimits:
-    """The limits that apply to a program's time and output."""
+    """The limits on a program's processor time, run time and output."""
 
     cpu_s: int
     wall_s: float
@@ -61,7 +61,7 @@ class ProgramAnswer:
 def ask(
     command: Sequence[str], text: bytes, *, limits: ProgramLimits, environment: Mapping[str, str]
 ) -> ProgramAnswer:
-    """Send text to a program and return its answer; if `output` is longer than the limit, it is truncated.
+    """Send text to a program, and return its exit status and its output, truncated at the limit.
 
     Raises: OSError, if the program can't be started.
     """
@@ -103,7 +103,7 @@ def _run_with_limits(process: subprocess.Popen[bytes], text: bytes, limits: Prog
 
 
 def _send_and_receive(stdin: IO[bytes], stdout: IO[bytes], text: bytes, most: int) -> bytes:
-    """Send the text, which the program reads completely before it answers, and read the answer."""
+    """Write the text, which the program reads completely before it responds, and return the output."""
     try:
         stdin.write(text)
         stdin.close()
@@ -123,9 +123,9 @@ _SHFMT_ENVIRONMENT = {"GOMAXPROCS": "1", "GOTRACEBACK": "none"}
 
 
 def parse_shell(text: str) -> ParseResult:
-    """Parse a valid UTF-8 text.
+    """Parse a bash script with shfmt, and return its tree or the syntax error.
 
-    Raises: AssaydError ``analysis.no_shfmt``, if the program isn't installed.
+    Raises: AssaydError ``analysis.no_shfmt``, if shfmt can't be run.
     """
     command = (_find_shfmt(), "--language-dialect=bash", "--to-json")
     try:
@@ -164,12 +164,15 @@ _FOUND_SOMETHING = (0, 1)
 
 @cache
 def find_shellcheck() -> str | None:
-    """Return the path of ShellCheck; None if ShellCheck isn't installed."""
+    """Return the path of ShellCheck, or None if ShellCheck isn't installed."""
     return shutil.which("shellcheck", path="/usr/bin:/usr/local/bin:/bin")
 
 
 def lint_shell(text: str) -> tuple[LinterComment, ...]:
-    """Return ShellCheck's comments on a script; empty if it isn't installed or the script is too large."""
+    """Return ShellCheck's comments on a script.
+
+    The result is empty if ShellCheck isn't installed or the script is too large.
+    """
     found, content = find_shellcheck(), text.encode("utf-8", "replace")
     if found is None or len(content) > TEXT_BYTES:
         return ()
@@ -184,7 +187,7 @@ def lint_shell(text: str) -> tuple[LinterComment, ...]:
 
 
 def _parse_comments(output: bytes) -> tuple[LinterComment, ...]:
-    """Parse the comments; return an empty tuple if one of them lacks a required field."""
+    """Parse ShellCheck's comments, or return an empty tuple if one of them lacks a required field."""
     try:
         told = json.loads(output).get("comments", [])
         return tuple(
@@ -234,7 +237,7 @@ def _describe_tables(connection: sqlite3.Connection, rows: int) -> Iterator[str]
 
 
 def _describe_rows(connection: sqlite3.Connection, table: str, most: int) -> Iterator[str]:
-    """Yield a table's first rows as truncated, JSON-like values; reading generated columns can fail."""
+    """Yield a table's first rows as truncated, JSON-like values, or the error if reading them fails."""
     quoted = table.replace('"', '""')
     try:
         found = connection.execute(f'SELECT * FROM "{quoted}" LIMIT ?', (most,)).fetchall()  # noqa: S608 - quoted
@@ -279,7 +282,7 @@ _PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"
 
 
 class SqlitePreparer:
-    """An implementation of `preparer.Prepared` that uses a database in memory."""
+    """An implementation of `preparer.StatementPreparer` that uses a database in memory."""
 
     def __init__(self, tables: TableSources) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -297,7 +300,7 @@ class SqlitePreparer:
             _create_or_ignore_error(partial(self._connection.execute, statement))
 
     def find_error(self, statement: str) -> str | None:
-        """Return SQLite's error for a statement, which isn't run; None if SQLite accepts the statement."""
+        """Return SQLite's error for a statement, which isn't run, or None if SQLite accepts the statement."""
         try:
             self._connection.execute(f"EXPLAIN {statement}").fetchmany(1)
         except (sqlite3.Error, sqlite3.Warning) as problem:
@@ -305,7 +308,7 @@ class SqlitePreparer:
         return None
 
     def names(self, what: str) -> list[str]:
-        """Return the names of all columns, tables or functions."""
+        """Return the names of all ``table``, ``function`` or ``column`` objects, or of a table's columns."""
         table = what.removeprefix("column of ")
         query = _NAMES[what] if table == what else "SELECT name FROM pragma_table_info(?)"
         values = () if table == what else (table,)
@@ -360,7 +363,7 @@ def _quote_identifier(name: str) -> str:
 
 
 def _create_or_ignore_error(make: Callable[[], object]) -> None:
-    """Run an operation that creates tables; after a failure, fewer statements can be prepared."""
+    """Run an operation that creates tables. A failure is ignored, and fewer statements can be prepared."""
     try:
         make()
     except (sqlite3.Error, sqlite3.Warning, csv.Error):

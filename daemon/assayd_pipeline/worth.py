@@ -86,7 +86,7 @@ class StepFileFacts(BaseModel):
 
 
 def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepFileFacts:
-    """Return the files that steps name; runs in an analysis worker, and needs the files' first bytes."""
+    """Return the files that steps name. Runs in an analysis worker, and needs the files' first bytes."""
     texts = [step.content[:_READ_CHARS] for step in steps]
     named = "\n".join(texts)
     full = {
@@ -188,7 +188,7 @@ def _find_empty_outputs(
 
 
 def _describe_empty_output(output: OutputFile, headings: Collection[str]) -> str:
-    """Return a description of an output that is empty or has only a heading; otherwise an empty string."""
+    """Return a description of an output that is empty or has only a heading, or an empty string."""
     content = output.content.strip()
     if not content or content in (b"[]", b"{}", b"null"):
         return "is empty"

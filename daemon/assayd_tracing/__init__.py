@@ -1,1 +1,1 @@
-"""Traces attempts and chains for an OpenTelemetry collector; imported only if a collector is configured."""
+"""Traces attempts and chains for an OpenTelemetry collector. Imported only if one is configured."""

@@ -18,18 +18,18 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 log = structlog.get_logger()
 
 BATCH = 512
-"""Spans of one delivery."""
+"""Maximum number of spans in one export."""
 EVERY_S = 1.0
-"""How long an ended span waits for others."""
+"""Maximum number of seconds for which an ended span waits for others."""
 CLOSING_S = 2.0
-"""How long the end of the program waits for the collector."""
+"""Maximum number of seconds for which the shutdown waits for the collector."""
 
 Count = Callable[[str, int], None]
-"""Receives an outcome (`exported`, `failed` or `dropped`) and a number of spans."""
+"""Called with an outcome (`exported`, `failed` or `dropped`) and a number of spans."""
 
 
 class BoundedSpanProcessor(SpanProcessor):
-    """A bounded queue of ended spans, with a thread that sends them."""
+    """A span processor with a bounded queue and a thread that exports the spans."""
 
     def __init__(self, exporter: SpanExporter, *, most: int, count: Count) -> None:
         self._exporter = exporter
@@ -76,7 +76,7 @@ class BoundedSpanProcessor(SpanProcessor):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until the queue of ended spans is processed; return False if the timeout expires first."""
+        """Wait until the queue of ended spans is processed. Return False if the timeout expires first."""
         with self._changed:
             self._flushing = True
             self._changed.notify_all()
@@ -87,7 +87,7 @@ class BoundedSpanProcessor(SpanProcessor):
             self._deliver_batch(batch)
 
     def _wait_for_batch(self) -> list[ReadableSpan]:
-        """Wait for spans and return a batch of them; return an empty list after shutdown."""
+        """Wait for spans and return a batch of them, or an empty list after shutdown."""
         with self._changed:
             while not self._queue and not self._closed:
                 self._flushing = False

@@ -26,10 +26,10 @@ from assayd.model.trace_context import TraceContext
 from assayd.ports.tracing import Attribute, Span
 
 PREFIX = "assayd."
-"""How the names of attributes begin."""
+"""The prefix of attribute names."""
 
 _KINDS = {"attempt": SpanKind.SERVER, "dispatch": SpanKind.PRODUCER, "answer": SpanKind.CLIENT}
-"""The kinds of spans, by name; all others are internal."""
+"""The kinds of spans by name; all other spans are internal."""
 
 _SECOND_NS = 10**9
 
@@ -45,10 +45,10 @@ class OtelTracing:
         self._sample_ratio = sample_ratio
 
     def read_context(self, context: TraceContext | None) -> TraceContext | None:
-        """Return the trace that a request continues; of those that callers sample, a share stays sampled.
+        """Return the trace that a request continues, or None if callers' traces aren't continued.
 
-        The share is chosen at random, because callers choose the trace ids and could otherwise influence
-        the choice.
+        Of the traces that callers sample, a share stays sampled. The share is chosen at random, because
+        callers choose the trace ids and could otherwise influence the choice.
         """
         if context is None or not self._continues_callers:
             return None
@@ -64,7 +64,7 @@ class OtelTracing:
         linked: TraceContext | None = None,
         ago_s: float = 0.0,
     ) -> Span:
-        """Begin a span that continues `parent` or a new trace; the span has started `ago_s` seconds ago."""
+        """Begin a span that continues `parent` or a new trace, and that started `ago_s` seconds ago."""
         context = Context()  # the current span of another task isn't its parent
         if parent is not None:
             context = set_span_in_context(NonRecordingSpan(_to_sdk_context(parent)), context)
@@ -92,7 +92,7 @@ class OtelSpan:
         self.context = _to_trace_context(span.get_span_context())
 
     def begin_child(self, name: str, ago_s: float = 0.0, /, **attributes: Attribute) -> Span:
-        """Begin a child span for a step within this span."""
+        """Begin a child span, or return this span if it isn't recorded."""
         if not self._span.is_recording():
             return self
         return self._start_child(name, time_ns() - int(ago_s * _SECOND_NS), attributes)
@@ -100,7 +100,7 @@ class OtelSpan:
     def add_finished_child(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
-        """Add a child span that has already ended; its start isn't before the start of this span."""
+        """Add a child span that has already ended. Its start isn't before the start of this span."""
         if not self._span.is_recording():
             return
         ended_ns = time_ns() - int(ended_ago_s * _SECOND_NS)
@@ -109,7 +109,7 @@ class OtelSpan:
         self._start_child(name, began_ns, attributes)._end_at(max(began_ns, ended_ns))
 
     def end(self, error: str | None = None, ago_s: float = 0.0, /, **attributes: Attribute) -> None:
-        """End the span; if a code is passed, record an internal error with this code."""
+        """End the span. If a code is passed, record an internal error with this code."""
         if not self._span.is_recording():
             return
         if error is not None:

@@ -26,7 +26,7 @@ from assayd_tracing.spans import OtelTracing
 
 MOST_HEADER_BYTES = 16 * 2**10
 MOST_VALUE_CHARS = 256
-"""Characters of an attribute; longer ones are cut."""
+"""Maximum number of characters of an attribute's value; longer values are truncated."""
 
 
 def build_tracing(
@@ -96,7 +96,7 @@ def _is_secure_endpoint(endpoint: str) -> bool:
 
 
 def _read_headers(path: Path) -> dict[str, str]:
-    """Return the headers in a file that only its owner can read; the values are never shown."""
+    """Return the headers in a file that only its owner can read. The values are never shown."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

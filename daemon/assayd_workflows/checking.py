@@ -93,7 +93,7 @@ RULES = (
 
 
 def check_workflow(body: bytes) -> bytes:
-    """Check a plan; return a `Reading` as JSON, whose plan contains the declared types."""
+    """Check a plan, and return a `PlanReading` as JSON, whose plan contains the declared types."""
     return READING.dump_json(check_plan(PLAN.validate_json(body)))
 
 
@@ -126,7 +126,7 @@ class _DeclaredName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NodeCode:
-    """The parsed code of a node; `problem` is the reason if the code can't be parsed."""
+    """The parsed code of a node. `problem` is the reason if the code can't be parsed."""
 
     node: WorkflowNode
     declared: Mapping[str, _DeclaredName]
@@ -135,7 +135,7 @@ class _NodeCode:
 
     @property
     def shown(self) -> Mapping[str, str]:
-        """Return the declared types as they are written."""
+        """Return the annotation of each declared name as written in the code."""
         return {name: one.annotation for name, one in self.declared.items()}
 
 
@@ -253,7 +253,7 @@ def _find_unused_nodes(plan: WorkflowPlan) -> Iterator[Finding]:
 
 
 def _check_sources(code: _NodeCode) -> Iterator[Finding]:
-    """Check a node's code and the sources of the node's inputs."""
+    """Yield the findings about a node's code and about inputs without a source."""
     node = code.node
     if code.problem is not None:
         yield code.problem
@@ -298,7 +298,7 @@ def _check_types(plan: WorkflowPlan, nodes: Mapping[str, _NodeCode]) -> Iterator
 def _check_edge(
     code: _NodeCode, name: str, source: ResultReference, wanted: _DeclaredName, result: _DeclaredName
 ) -> Iterator[Finding]:
-    """Check the declared type of a result against the type of the input to which the result is passed."""
+    """Yield the finding if a result's declared type doesn't fit the input that it is passed to."""
     if (wrong := _explain_invalid_path(source, result)) is not None:
         yield _workflow_finding(code.node, "workflow.path", wrong, wanted.line)
         return
@@ -333,14 +333,14 @@ def _check_edge(
 
 
 def _find_mismatched_types(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
-    """Return the types that don't match; empty if one of the types is unknown."""
+    """Return the types that don't match, or an empty set if one of the types is unknown."""
     if ANYTHING in given:
         return frozenset()
     return frozenset(each for each in given if not code_types.matches_type(each, wanted))
 
 
 def _explain_invalid_path(source: ResultReference, result: _DeclaredName) -> str | None:
-    """Return the reason why a result of the declared type can't contain a path; None if it can."""
+    """Return the reason why a result of the declared type can't contain a path, or None if it can."""
     if not source.path or ANYTHING in result.types:
         return None
     step = source.path[0]
@@ -352,7 +352,7 @@ def _explain_invalid_path(source: ResultReference, result: _DeclaredName) -> str
 
 
 def _format_position(node: WorkflowNode, line: int | None) -> str:
-    """Return the name of a line of code, which is a line of the document if the code is a block there."""
+    """Return a phrase for the position of a line of code: its line in the document, if that is known."""
     if line is None:
         return f"node '{node.id}'"
     if node.code_line is not None:
@@ -363,7 +363,7 @@ def _format_position(node: WorkflowNode, line: int | None) -> str:
 def _workflow_finding(
     node: WorkflowNode, rule: str, message: str, line: int | None, suggestion: str | None = None
 ) -> Finding:
-    """Build a finding for a line of a node's code, or for the node; `context` is the node's name."""
+    """Build a finding for a line of a node's code, or for the node. `context` is the node's name."""
     in_document = node.line if line is None or node.code_line is None else node.code_line + line - 1
     return Finding(
         rule=rule,

@@ -43,13 +43,13 @@ from assayd_workflows.store import DatabaseWorkflowStore
 log = structlog.get_logger()
 
 WAIT_S = 60.0
-"""How long one look at the scheduler waits."""
+"""Seconds per wait for the scheduler, which is repeated."""
 LOOK_S = 0.5
-"""Pause between two looks at a repair, or at an attempt that another process carries out."""
+"""Seconds between two checks of a repair, or of an attempt that another process runs."""
 STARTING = 8
-"""Nodes of one workflow that are being submitted at once; the queue of turns stays short."""
+"""Maximum number of nodes of one workflow to submit concurrently, so that the queue stays short."""
 OUTPUTS_BYTES = 16 * 2**20
-"""Outputs of a workflow together."""
+"""Maximum total size of a workflow's outputs."""
 _STATES = {
     Verdict.VALIDATED: NodeState.VALIDATED,
     Verdict.FAILED: NodeState.FAILED,
@@ -59,7 +59,7 @@ _STATES = {
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 Reusable = Mapping[str, NodeRun]
-"""Validated nodes of the resumed workflow, by input digest."""
+"""The validated nodes of the resumed workflow, by input digest."""
 T = TypeVar("T")
 
 
@@ -69,7 +69,7 @@ class ResultRemoved(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRunParts:
-    """The parts that all courses have in common.
+    """The components that all workflow runs have in common.
 
     `turns` limits the number of results that are held at once, with fairness between users; `inputs_bytes`
     limits the inputs of a node.
@@ -90,9 +90,9 @@ class WorkflowRunParts:
     async def read_texts(
         self, workflow: Workflow, sources: Mapping[str, ResultReference], room: SizeBudget
     ) -> dict[str, bytes]:
-        """Return parts of results as JSON text; only one result is held at a time.
+        """Return parts of results as JSON text. Only one result is held at a time.
 
-        Raises: NoSuchPart, TooLarge, ResultGone.
+        Raises: MissingResultPart, ResultPartsTooLarge, ResultRemoved.
         """
         by_node: dict[str, dict[str, ResultReference]] = {}
         for name, source in sources.items():
@@ -107,7 +107,7 @@ class WorkflowRunParts:
         return {name: found[name] for name in sources}
 
     async def read_from_report(self, attempt: Attempt, read: Callable[[bytes], T]) -> T:
-        """Return a value from an attempt's report; large reports are read in a thread, in turn by user."""
+        """Return a value from an attempt's report. Users take turns to read large reports in a thread."""
         report, _ = await self.documents(attempt)
         return await self.scheduler.budget.parse_in_turn(report, attempt.peer.uid, read)
 
@@ -162,7 +162,7 @@ class WorkflowRun:
                 self._update_node_run(await self._abort_node(run, why))
 
     async def _abort_node(self, run: NodeRun, why: str) -> NodeRun:
-        """End an unfinished node together with its attempt and its repair."""
+        """End an unfinished node with its attempt and repair, and return its final state."""
         parts, at = self.parts, self.parts.clock.now()
         known = await parts.jobs.get(run.attempt_id)
         if known is None:
@@ -176,7 +176,7 @@ class WorkflowRun:
         return replace(run, state=NodeState.CANCELLED, detail=why)
 
     def ended(self, at: datetime, verdict: Verdict, detail: str | None) -> Workflow:
-        """Return the ended workflow."""
+        """Return the workflow with this verdict, detail and end time."""
         return replace(self.workflow, verdict=verdict, detail=detail, finished_at=at)
 
     def _update_node_run(self, run: NodeRun) -> None:
@@ -210,7 +210,7 @@ class WorkflowRun:
             await self._record_node_end(replace(run, state=NodeState.ERROR, detail=str(trouble)))
 
     async def _run_node(self, node: WorkflowNode, run: NodeRun) -> NodeRun:
-        """Submit a node, and wait until it ends. Raises: the same errors as `_begin`."""
+        """Submit a node, and wait until it ends. Raises: the same errors as `_start_node`."""
         known = await self.parts.jobs.get(run.attempt_id)
         if known is not None:
             run = replace(run, state=NodeState.RUNNING, input_digest=known.input_digest)
@@ -234,7 +234,7 @@ class WorkflowRun:
     async def _start_node(self, node: WorkflowNode, run: NodeRun) -> NodeRun:
         """Submit a node or reuse an earlier attempt, with limited concurrency, because inputs can be large.
 
-        Raises: NoSuchPart, TooLarge, ResultGone, AssaydError.
+        Raises: MissingResultPart, ResultPartsTooLarge, ResultRemoved, AssaydError.
         """
         parts, workflow = self.parts, self.workflow
         async with self._starting, parts.turns.hold(workflow.peer.uid, workflow.id, run.attempt_id):
@@ -254,7 +254,7 @@ class WorkflowRun:
         return run
 
     async def _build_submission(self, node: WorkflowNode) -> bytes:
-        """Build the submission of a node. Raises: NoSuchPart, TooLarge, ResultGone."""
+        """Build the submission of a node. Raises: MissingResultPart, ResultPartsTooLarge, ResultRemoved."""
         room = SizeBudget(f"the inputs of node '{node.id}'", self.parts.inputs_bytes)
         inputs = await asyncio.to_thread(_encode_values, node.values, room)
         inputs |= await self.parts.read_texts(self.workflow, node.sources, room)
@@ -279,7 +279,7 @@ class WorkflowRun:
         return await self.parts.read_from_report(before, _extract_policy_digest) == digest
 
     async def _submit_document(self, document: bytes, attempt_id: str) -> None:
-        """Submit a document as the owner; if the course is cancelled, the submission still completes."""
+        """Submit a document as the owner. If this task is cancelled, the submission still completes."""
         origin = AttemptOrigin(peer=self.workflow.peer, attempt_id=attempt_id)
         task = asyncio.create_task(self.parts.admission.submit_document(document, origin))
         self._submitting.add(task)
@@ -287,7 +287,7 @@ class WorkflowRun:
         await asyncio.shield(task)
 
     async def _wait_for_verdict(self, attempt_id: str) -> Attempt:
-        """Wait for the verdict of an attempt. Raises: ResultGone."""
+        """Wait for the verdict of an attempt. Raises: ResultRemoved."""
         while True:
             finished = await self.parts.scheduler.wait(attempt_id, WAIT_S)
             attempt = finished.attempt if finished is not None else await self.parts.jobs.get(attempt_id)
@@ -299,7 +299,7 @@ class WorkflowRun:
                 await self.parts.sleep(LOOK_S)
 
     async def _wait_for_repair(self, run: NodeRun) -> NodeRun:
-        """Wait for the repair of a failed node; if a fix succeeds, it becomes the node's attempt."""
+        """Wait for the repair of a failed node. If a fix succeeds, it becomes the node's attempt."""
         self._update_node_run(replace(run, state=NodeState.REPAIRING))
         while (repair := await self.parts.chains.repair_of(run.attempt_id)) is not None and not repair.ended:
             await self.parts.sleep(LOOK_S)
@@ -312,7 +312,10 @@ class WorkflowRun:
 
 
 async def load_outputs(workflow: Workflow, parts: WorkflowRunParts) -> dict[str, bytes]:
-    """Return the outputs of a workflow as JSON texts. Raises: NoSuchPart, TooLarge, ResultGone."""
+    """Return the outputs of a workflow as JSON texts.
+
+    Raises: MissingResultPart, ResultPartsTooLarge, ResultRemoved.
+    """
     async with parts.turns.hold(workflow.peer.uid, workflow.id, f"outputs {next(parts.numbers)}"):
         return await parts.read_texts(
             workflow, workflow.outline.outputs, SizeBudget("the outputs", OUTPUTS_BYTES)
@@ -320,7 +323,7 @@ async def load_outputs(workflow: Workflow, parts: WorkflowRunParts) -> dict[str,
 
 
 def _to_node_error(refusal: RequestError, node: WorkflowNode) -> Exception:
-    """Return the error for a rejected submission, which is TooLarge if the inputs are too large."""
+    """Return the error for a rejected submission, ResultPartsTooLarge if the inputs are too large."""
     if refusal.code != "too_large":
         return refusal
     return ResultPartsTooLarge(f"node '{node.id}' and its inputs are too large: {refusal.message}")

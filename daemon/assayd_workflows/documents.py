@@ -60,7 +60,7 @@ def to_workflow_document(workflow: Workflow) -> WorkflowDocument:
 
 
 def to_workflow_event(number: int, workflow: Workflow) -> WorkflowEventDocument:
-    """Return an event with the current state of a workflow."""
+    """Return the event `number` with the current state of a workflow."""
     moments = [run.finished_at for run in workflow.nodes.values() if run.finished_at is not None]
     return WorkflowEventDocument.model_construct(
         id=str(number),
@@ -104,7 +104,7 @@ async def build_bundle(workflow: Workflow, contents: WorkflowContents, read: Rea
 
 
 def _build_bundle_reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
-    """Return a reference to an attempt's bundle with its report's digest; null values if it was removed."""
+    """Return a reference to an attempt's bundle with its report's digest, or nulls if it was removed."""
     if attempt is None:
         return {"attempt_id": attempt_id, "verdict": None, "bundle": None, "report_sha256": None}
     reports = [one.sha256 for one in attempt.artifacts if one.name.startswith("validation_")]

@@ -15,19 +15,22 @@ RESULT = "result"
 MOST_NODES = 256
 
 Inputs = Mapping[str, Mapping[str, object]]
-"""Values of inputs, by node and name."""
+"""The values of inputs, by node and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReference:
-    """A reference to a node's result or part of it; `path` consists of object keys and list indexes."""
+    """A reference to a node's result or to a part of it.
+
+    `path` consists of object keys and list indexes.
+    """
 
     node: str
     path: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """Return the reference in the form in which documents contain it."""
+        """Return the reference as text in documents, e.g. ``node.result.key``."""
         return ".".join((self.node, RESULT, *self.path))
 
 
@@ -67,7 +70,7 @@ class WorkflowNode:
         return replace(self, values={**self.values, **values}, sources=sources)
 
     def without_values(self, names: Container[str]) -> WorkflowNode:
-        """Return the node without the values of some inputs."""
+        """Return a copy of the node without the values of the named inputs."""
         return replace(self, values={name: one for name, one in self.values.items() if name not in names})
 
 
@@ -84,7 +87,7 @@ class WorkflowPlan:
 
     @property
     def outline(self) -> WorkflowOutline:
-        """Return the nodes and outputs without code and values."""
+        """Return the plan's outline, without code and values."""
         nodes = (
             NodeOutline(id=one.id, line=one.line, library=one.library, needs=one.needs) for one in self.nodes
         )
@@ -101,7 +104,7 @@ class WorkflowPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOutline:
-    """A node in a compact form, for lists and graphs."""
+    """A node's id, line, library entry and dependencies, for lists and graphs."""
 
     id: str
     line: int | None
@@ -120,7 +123,7 @@ class WorkflowOutline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReading:
-    """The result of reading or checking a document; the plan is None if the document isn't a workflow."""
+    """The result of reading or checking a document. The plan is None if the document isn't a workflow."""
 
     plan: WorkflowPlan | None
     findings: tuple[Finding, ...] = ()
@@ -132,24 +135,24 @@ class PlanReading:
 
 
 class NodeState(StrEnum):
-    """The state of a node; only the first three states aren't final."""
+    """The state of a node. All states except the first three are final."""
 
     WAITING = "waiting"
-    """A node before it has no result yet."""
+    """A dependency of the node has no result yet."""
     RUNNING = "running"
-    """Its attempt has no verdict yet."""
+    """The node's attempt has no verdict yet."""
     REPAIRING = "repairing"
-    """Its attempt failed, and a repair is under way."""
+    """The node's attempt failed, and its repair is running."""
     VALIDATED = "validated"
-    """Its result exists."""
+    """The node's result exists."""
     FAILED = "failed"
-    """Its code failed, or a part of a result that it needs doesn't exist."""
+    """The node's code failed, or a required part of a result doesn't exist."""
     ERROR = "error"
-    """An internal error, or a refused submission; never the code's fault."""
+    """An internal error occurred or the submission was rejected; the code isn't the cause."""
     CANCELLED = "cancelled"
-    """It was running when the workflow was cancelled, or ran out of time."""
+    """The node was running when the workflow was cancelled or reached its time limit."""
     SKIPPED = "skipped"
-    """It never ran: a node before it has no result, or the workflow ended first."""
+    """The node never ran: a dependency has no result, or the workflow ended first."""
 
     @property
     def is_final(self) -> bool:
@@ -162,8 +165,8 @@ class NodeRun:
     """The progress of a workflow's node.
 
     `attempt_id` is chosen before the attempt is submitted, so that repeating the submission has no effect.
-    `reused`: the attempt belongs to the workflow that this one resumes. `repair_id` is the repair that
-    produced the attempt as a fix.
+    `reused` is True if the attempt belongs to the workflow that this one resumes. `repair_id` is the repair
+    that produced the attempt as a fix.
     """
 
     node: str

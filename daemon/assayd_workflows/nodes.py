@@ -38,7 +38,7 @@ class SizeBudget:
     used: int = 0
 
     def spend(self, size: int) -> None:
-        """Use some of the available bytes. Raises: TooLarge, if too few are left."""
+        """Use some of the available bytes. Raises: ResultPartsTooLarge, if too few are left."""
         self.used += size
         if self.used > self.most:
             raise ResultPartsTooLarge(
@@ -49,7 +49,10 @@ class SizeBudget:
 def extract_texts(
     result: object, sources: Mapping[str, ResultReference], room: SizeBudget
 ) -> dict[str, bytes]:
-    """Return parts of one result as JSON text, with each part once. Raises: NoSuchPart, TooLarge."""
+    """Return parts of one result as JSON text, with each part once.
+
+    Raises: MissingResultPart, ResultPartsTooLarge.
+    """
     written: dict[tuple[str, ...], bytes] = {}
     found: dict[str, bytes] = {}
     for name, source in sources.items():
@@ -61,12 +64,12 @@ def extract_texts(
 
 
 def join_json_members(members: Mapping[str, bytes]) -> bytes:
-    """Return a JSON object whose members are given as JSON texts."""
+    """Return a JSON object whose members' values are JSON texts."""
     return b"{%b}" % b",".join(b"%b:%b" % (canonical(name), text) for name, text in members.items())
 
 
 def resolve_reference(result: object, source: ResultReference) -> object:
-    """Return the part of a result that a reference names. Raises: NoSuchPart, if there isn't one."""
+    """Return the part of a result that a reference names. Raises: MissingResultPart, if it doesn't exist."""
     found, done = result, f"{source.node}.{RESULT}"
     for step in source.path:
         inner = found
@@ -102,7 +105,7 @@ def build_submission(
     workflow_id: str,
     repair: RepairOptions | None = None,
 ) -> bytes:
-    """Return a node's submission; with `repair`, its intent describes other nodes to the provider."""
+    """Return a node's submission as JSON. With `repair`, its intent describes the other nodes."""
     payload: dict[str, object] = {"code": node.code}
     if node.timeout_s is not None:
         payload["timeout_s"] = node.timeout_s

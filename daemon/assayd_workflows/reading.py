@@ -28,7 +28,7 @@ MOST_TIMEOUT_S = 3600.0
 _MOST_DEPTH = 50
 _MOST_FAULTS = 20
 _MOST_NUMBER_CHARS = 300
-"""Hexadecimal, so many characters become fewer digits than a submission may have in a number."""
+"""Maximum length of a number; in hexadecimal, this is below a submission's limit of decimal digits."""
 _LITERAL = "literal"
 _REFERENCE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63})\.result((?:\.[^.\s]{1,200}){0,20})", re.ASCII)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -75,7 +75,7 @@ class _DocumentEntries(BaseModel):
 
 
 def read_document(body: bytes) -> bytes:
-    """Read the text of a document and return a `Reading` as JSON."""
+    """Read the text of a document and return a `PlanReading` as JSON."""
     return READING.dump_json(parse_document(body.decode()))
 
 
@@ -172,14 +172,14 @@ def _depth_error(line: int | None) -> _InvalidDocument:
 
 
 class _YamlConverter:
-    """A converter of YAML nodes to JSON values; each node is converted once, so aliases can't multiply."""
+    """A converter of YAML nodes to JSON values. Aliases are rejected."""
 
     def __init__(self, places: _DocumentPlaces) -> None:
         self._places = places
         self._seen: set[int] = set()
 
     def value(self, node: yaml.Node, path: tuple[object, ...], depth: int) -> object:
-        """Return the value of a node. Raises: _Faults."""
+        """Convert a YAML node at a path to a JSON value. Raises: _Faults."""
         line = node.start_mark.line + 1
         self._places.lines.setdefault(path, line)
         if id(node) in self._seen:

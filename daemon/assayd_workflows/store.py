@@ -28,13 +28,13 @@ from assayd_workflows.checking import PLAN
 from assayd_workflows.model import Inputs, NodeRun, NodeState, Workflow, WorkflowOutline, WorkflowPlan
 
 KEPT = 200
-"""Ended workflows of one user that are kept."""
+"""Maximum number of ended workflows to keep for one user."""
 KEPT_BYTES = 64 * 2**20
-"""Bytes of the ended workflows of one user that are kept."""
+"""Maximum total size of the ended workflows to keep for one user."""
 PAGE_BYTES = 256 * 2**10
-"""Bytes of the outlines on one page of a list; the first is always on it."""
+"""Maximum total size of the outlines on one page, which always contains the first outline."""
 OPEN = 16
-"""Workflows of one user that are under way at once."""
+"""Maximum number of unfinished workflows of one user."""
 
 
 _OUTLINE: TypeAdapter[WorkflowOutline] = TypeAdapter(WorkflowOutline)
@@ -54,24 +54,24 @@ class WorkflowContents:
 
     @classmethod
     def written(cls, document: str, inputs: Inputs, plan: WorkflowPlan | None) -> WorkflowContents:
-        """Return the contents as text; this is slow if they are large."""
+        """Return the contents as text. This is slow for large contents."""
         text = None if plan is None else PLAN.dump_json(plan.without_inputs(inputs)).decode()
         return cls(document=document, inputs=canonical(dict(inputs)).decode(), plan=text)
 
     def read_inputs(self) -> Inputs:
-        """Parse the inputs; this is slow if they are large."""
+        """Parse the inputs. This is slow for large inputs."""
         found: Inputs = json.loads(self.inputs)
         return found
 
     def read_plan(self) -> WorkflowPlan:
-        """Parse the plan with its inputs; this is slow if they are large."""
+        """Parse the plan with its inputs. This is slow for a large plan."""
         plan = PLAN.validate_json(self.plan or '{"nodes": [], "outputs": {}}')
         return plan.with_inputs(self.read_inputs())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowPage:
-    """One page of workflows; `next_cursor` is the id of the last workflow if there may be more."""
+    """One page of workflows. `next_cursor` is the id of the last workflow if there may be more."""
 
     workflows: Sequence[Workflow]
     next_cursor: str | None
@@ -84,7 +84,7 @@ class DatabaseWorkflowStore:
         self._access = access
 
     async def add(self, workflow: Workflow, contents: WorkflowContents) -> None:
-        """Record a workflow and its nodes durably; remove the user's oldest workflows above the limits.
+        """Record a workflow and its nodes durably, and remove the user's oldest workflows above the limits.
 
         Raises: RequestError ``quota.full`` (retryable).
         """
@@ -111,13 +111,13 @@ class DatabaseWorkflowStore:
         await self._access.write(apply)
 
     async def save_node(self, workflow_id: str, run: NodeRun) -> None:
-        """Record the state of a node."""
+        """Record the current state of a workflow's node."""
         mine = (workflow_nodes.c.workflow_id == workflow_id) & (workflow_nodes.c.node == run.node)
         changed = update(workflow_nodes).where(mine).values(_build_node_values(workflow_id, run))
         await self._access.write(lambda connection: connection.execute(changed).close())
 
     async def cancel(self, workflow_id: str, at: datetime) -> None:
-        """Record that no further nodes of a workflow must start."""
+        """Record a cancellation, after which no further nodes of the workflow start."""
         unended = workflows.c.finished_at.is_(None) & workflows.c.cancelled_at.is_(None)
         changed = update(workflows).where(workflows.c.id == workflow_id, unended)
         changed = changed.values(cancelled_at=to_micros(at))
@@ -139,19 +139,19 @@ class DatabaseWorkflowStore:
         await self._access.write(apply)
 
     async def get(self, workflow_id: str) -> Workflow | None:
-        """Return the workflow with this id; None if it doesn't exist."""
+        """Return the workflow with this id, or None if it doesn't exist."""
         found = await self._read(select(*_SHOWN).where(workflows.c.id == workflow_id))
         return found[0] if found else None
 
     async def contents(self, workflow_id: str) -> WorkflowContents | None:
-        """Return the source of a workflow; None if it doesn't exist."""
+        """Return the source of a workflow, or None if it doesn't exist."""
         large = select(workflows.c.document, workflows.c.inputs, workflows.c.plan)
         wanted = large.where(workflows.c.id == workflow_id)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
         return None if row is None else WorkflowContents(**row)
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> WorkflowPage:
-        """Return workflows without findings, newest first; a None `uid` or `before` matches any."""
+        """Return workflows without findings, newest first. A None `uid` or `before` matches any."""
         wanted = select(workflows.c.id, func.length(workflows.c.outline)).order_by(workflows.c.id.desc())
         if uid is not None:
             wanted = wanted.where(workflows.c.uid == uid)

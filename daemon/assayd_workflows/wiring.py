@@ -1,4 +1,4 @@
-"""Builds the part of the daemon that manages workflows."""
+"""Builds the manager of workflows and its components."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assayd_workflows.workflows import WorkflowManager
 __all__ = ["ROUTERS", "open_wing"]
 
 RESULTS_AT_ONCE = 3
-"""Nodes whose inputs are held at once; each may take some 100 MB while it is parsed."""
+"""Maximum number of nodes whose inputs are held at once; parsing can take about 100 MB per node."""
 
 
 async def open_wing(basics: CoreParts, stack: AsyncExitStack, running: RunningParts) -> WorkflowManager:

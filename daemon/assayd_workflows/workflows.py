@@ -47,9 +47,9 @@ from assayd_workflows.store import DatabaseWorkflowStore, WorkflowContents, Work
 log = structlog.get_logger()
 
 CODE_BYTES = 4 * 2**20
-"""Code of all nodes of a workflow, that of library entries included."""
+"""Maximum total size of the code of a workflow's nodes, including library entries."""
 PUBLISHED_EVERY_S = 0.2
-"""Progress is published no more often than this, except the end."""
+"""Minimum number of seconds between two progress events, except for the end."""
 _READ = "assayd_workflows.reading:read_document"
 _CHECK = "assayd_workflows.checking:check_workflow"
 
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRequest:
-    """A request for a workflow: a document, input values that override the document's, repair options."""
+    """A request for a workflow: a document, input values that override its values, and repair options."""
 
     document: str
     inputs: Inputs
@@ -68,7 +68,7 @@ class WorkflowRequest:
 
 
 class WorkflowManager:
-    """An implementation of `ports.workflows.Workflows`."""
+    """An implementation of `ports.chains.Workflows`."""
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
@@ -96,7 +96,7 @@ class WorkflowManager:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[WorkflowManager]:
-        """Run workflows while the body runs; unfinished ones continue after the daemon's next start."""
+        """Run workflows while the body runs. Unfinished ones continue after the daemon's next start."""
         async with task_group() as self._tasks:
             try:
                 yield self
@@ -105,7 +105,7 @@ class WorkflowManager:
                     task.cancel()
 
     async def recover_unfinished(self, only: Container[str] | None = None) -> None:
-        """Continue unfinished workflows of an earlier process: all, or those with the ids in `only`."""
+        """Continue unfinished workflows of an earlier process, or `only` those with the given ids."""
         unfinished = [one for one in await self._store.list_unfinished() if only is None or one.id in only]
         for workflow in unfinished:
             contents = await self._store.contents(workflow.id)
@@ -142,12 +142,15 @@ class WorkflowManager:
             raise AssaydError("analysis.broken", "an analysis worker's answer is malformed") from problem
 
     async def _run_in_fair_turn(self, uid: int, work: Callable[[A], T], argument: A) -> T:
-        """Run a long operation in a thread; users take turns."""
+        """Run a long operation in a thread, for which users take turns."""
         async with self._parts.scheduler.budget.wait_to_parse(uid):
             return await asyncio.to_thread(work, argument)
 
     async def _resolve_library(self, plan: WorkflowPlan, uid: int) -> WorkflowPlan:
-        """Load the code of library entries, each once. Raises: RequestError ``invalid``, ``too_large``."""
+        """Load the code of library entries, each once, into a copy of the plan.
+
+        Raises: RequestError ``invalid``, ``too_large``.
+        """
         known: dict[str, tuple[str, str]] = {}
         nodes, size = [], 0
         for node in plan.nodes:
@@ -165,7 +168,7 @@ class WorkflowManager:
         return replace(plan, nodes=tuple(nodes))
 
     async def _fetch_entry(self, node: str, library: str, uid: int) -> tuple[str, str]:
-        """Return an entry's name with its version, and its code; only one entry is read at a time."""
+        """Return an entry's name with its version, and its code. Only one entry is read at a time."""
         name, _, version = library.partition("@")
         newest = [] if version else await self._library.list_versions(uid, name)
         number = int(version) if version else newest[0].version if newest else 0
@@ -180,7 +183,7 @@ class WorkflowManager:
             return f"{name}@{entry.version}", await asyncio.to_thread(_extract_code, entry.document)
 
     async def begin(self, terms: WorkflowRequest, peer: Peer) -> Workflow:
-        """Record and start a workflow; if its check has errors, it fails without running.
+        """Record and start a workflow. If its check has errors, it fails without running.
 
         Raises: the same errors as `check`; RequestError ``repair.provider_unknown``, ``quota.full``,
         ``not_ready``.
@@ -281,7 +284,7 @@ class WorkflowManager:
             log.exception("workflow.broken", workflow_id=course.workflow.id)
 
     async def _run_until_ended(self, course: WorkflowRun) -> None:
-        """Run a course until all its nodes have ended or a user cancels it."""
+        """Run a workflow until all its nodes have ended or a user cancels it."""
         try:
             if not course.cancelled:
                 course.reusable = await self._find_reusable_nodes(course.workflow)
@@ -335,12 +338,12 @@ class WorkflowManager:
         return Verdict.VALIDATED, None
 
     async def get(self, workflow_id: str) -> Workflow | None:
-        """Return the current state of the workflow with this id; None if it doesn't exist."""
+        """Return the current state of the workflow with this id, or None if it doesn't exist."""
         course = self._courses.get(workflow_id)
         return course.workflow if course is not None else await self._store.get(workflow_id)
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> WorkflowPage:
-        """Return workflows without findings, starting with the newest."""
+        """Return a page of workflows without findings, newest first, with current states."""
         page = await self._store.list(uid=uid, before=before, limit=limit)
         running = self._courses
         found = [
@@ -356,7 +359,7 @@ class WorkflowManager:
             raise RequestError("workflow.no_outputs", f"the workflow has no outputs: it is {state}")
 
     async def outputs(self, workflow: Workflow) -> bytes:
-        """Return the document of the outputs. Raises: RequestError ``workflow.no_outputs``."""
+        """Return the outputs as a JSON document. Raises: RequestError ``workflow.no_outputs``."""
         try:
             outputs = await load_outputs(workflow, self._parts)
         except (ResultRemoved, MissingResultPart, ResultPartsTooLarge) as gone:
@@ -373,7 +376,7 @@ class WorkflowManager:
             await self._driving.request_cancel(WorkKind.WORKFLOW, workflow.id)
 
     def end(self, workflow_id: str) -> bool:
-        """End a workflow if it runs in this process; return whether it does."""
+        """End a workflow if it runs in this process, and return whether it does."""
         course = self._courses.get(workflow_id)
         if course is not None and not course.cancelled:
             course.cancelled = True
@@ -407,7 +410,7 @@ _TOO_MUCH = Finding(
 
 
 def _add_snippets(reading: PlanReading, document: str) -> PlanReading:
-    """Add the lines of the document to the findings that refer to them."""
+    """Add the referenced lines of the document to the findings as snippets."""
     lines = document.split("\n")
     found = (
         replace(one, snippet=shorten_text(lines[one.line - 1].rstrip(), SNIPPET_CHARS))
@@ -441,7 +444,7 @@ def _is_store_error(trouble: BaseException) -> bool:
 
 
 def _to_rejected_workflow(workflow: Workflow) -> Workflow:
-    """Return an ended workflow that was rejected by its check and never ran."""
+    """Return the workflow as ended, because its check found errors and no node ran."""
     at = workflow.created_at
     errors = sum(finding.is_error for finding in workflow.findings)
     detail = f"the check found {errors} error{'' if errors == 1 else 's'}; nothing ran"

@@ -1,1 +1,1 @@
-"""Runs static stages in disposable worker processes, because they parse hostile text."""
+"""Runs static stages in disposable worker processes, because they parse untrusted source."""

@@ -1,4 +1,4 @@
-"""Keeps analysis workers warm and gives each one job at a time; users, and each user's flows, take turns.
+"""Runs each job in an idle analysis worker. Users, and the flows of each user, take turns.
 
 One user never occupies all workers: if there are two or more, one is reserved for users without a worker.
 
@@ -89,7 +89,7 @@ class CheckedSubmission:
 
 
 class WorkerDied(Exception):
-    """An exception raised when a worker died because a source exceeded its limits."""
+    """An exception raised when a worker died because its job exceeded a limit."""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,14 +115,17 @@ class _Worker:
         )
 
     async def _read(self) -> bytes:
-        """Return the next bytes; return nothing once the worker has exited, even if input is unread."""
+        """Return the next bytes, or no bytes once the worker has exited, even if input is unread."""
         with suppress(ConnectionResetError):
             return await self.stdout.read(1 << 16)
         return b""
 
 
 class Analyst:
-    """The only source of static stage reports. Open it with `running()` or `opened()`."""
+    """A pool of worker processes that run static stages and parse untrusted text.
+
+    Open it with `running()`.
+    """
 
     def __init__(
         self,
@@ -144,19 +147,22 @@ class Analyst:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Analyst]:
-        """Keep the workers running while the body runs. Raises: AssaydError, if they can't be started."""
+        """Start the workers, and stop them after the body.
+
+        Raises: AssaydError, if a worker can't be started.
+        """
         async with self.opened():
             await self.start_workers()
             yield self
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Analyst]:
-        """Keep the parent process, which forks the workers, running while the body runs.
+        """Run the parent process, which forks the workers, while the body runs.
 
-        The parent process imports all kinds while the body runs. The body must call `start_workers` before
-        the first request.
+        The parent process imports all kinds in the meantime. The body must call `start_workers` before the
+        first request.
 
-        Raises: AssaydError.
+        Raises: AssaydError, if the parent process can't be started.
         """
         try:
             await self._parents.ensure()
@@ -174,9 +180,11 @@ class Analyst:
     async def check(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> CheckedSubmission:
-        """Run the static stages of one submission at its flow's turn.
+        """Run a submission's static stages in a worker. Return their reports and the prepared payload.
 
-        Raises: AssaydError when a worker can't be started.
+        `flow` (user, and batch or process) determines when the job gets a worker.
+
+        Raises: AssaydError, if a worker can't be started.
         """
         try:
             answer = await self._run_in_turn(
@@ -191,7 +199,7 @@ class Analyst:
     async def stages(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> tuple[StageReport, ...]:
-        """Run the static stages like `check`, but prepare no run. Raises: the same errors as `check`."""
+        """Return the static stage reports, without preparing a run. Raises: the same errors as `check`."""
         try:
             answer = await self._run_in_turn(
                 validator.name,
@@ -221,21 +229,30 @@ class Analyst:
         return await self._run_in_turn(validator.name, flow, ask)
 
     async def patch(self, validator: Kind, request: PatchRequest, *, flow: Flow = OUR_OWN) -> PatchResult:
-        """Apply a fix to a submission. Raises: the same errors as `describe`."""
+        """Return a submission with a fix applied, or the reason why the fix can't be applied.
+
+        Raises: the same errors as `describe`.
+        """
         body = PATCHING.dump_json(request)
         return await self._run_in_turn(
             validator.name, flow, lambda worker: _send_request(worker, "patch", validator.name, body, PATCHED)
         )
 
     async def taken(self, validator: Kind, payload: Document, *, flow: Flow = OUR_OWN) -> ExtractedFields:
-        """Return the fields that a submission extracts from each text. Raises: as `describe`."""
+        """Return a submission's sample strings, and the fields that it extracts from them.
+
+        Raises: the same errors as `describe`.
+        """
         body = json.dumps(payload).encode()
         return await self._run_in_turn(
             validator.name, flow, lambda worker: _send_request(worker, "taken", validator.name, body, TAKEN)
         )
 
     async def prepare(self, validator: Kind, payload: BaseModel, *, flow: Flow = OUR_OWN) -> BaseModel:
-        """Return the prepared form of a payload that passed the static stages. Raises: as `describe`."""
+        """Return the prepared form of a payload that passed the static stages.
+
+        Raises: the same errors as `describe`.
+        """
         body = payload.model_dump_json().encode()
         answer = await self._run_in_turn(
             validator.name,
@@ -257,20 +274,20 @@ class Analyst:
         return await self._run_in_turn(validator.name, flow, ask)
 
     async def read(self, reader: str, body: bytes, *, flow: Flow = OUR_OWN) -> bytes:
-        """Read hostile text with a function in a worker; return the result, which the caller must validate.
+        """Parse untrusted text with a function in a worker. The caller must validate the result.
 
         Args:
-            reader: the function's name as ``package.module:name``. The function takes and returns bytes;
-                the sender of the text never chooses it.
-            body: the text to read.
-            flow: the flow whose turn the job uses.
+            reader: the function's name as ``package.module:name``. It accepts and returns bytes. The
+                sender of the text must not be able to choose it.
+            body: the text to parse.
+            flow: the flow in whose turn the job runs.
 
-        Raises: WorkerDied, if reading the text exceeds a limit; AssaydError.
+        Raises: WorkerDied, if parsing the text exceeds a limit; AssaydError.
         """
         return await self._run_in_turn(reader, flow, lambda worker: _exchange(worker, "read", reader, body))
 
     async def _run_in_turn(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
-        """Run a job on a worker at its user's turn. Raises: WorkerDied; AssaydError."""
+        """Wait for the flow's turn, then run a job on a worker. Raises: WorkerDied; AssaydError."""
         async with self._turns.hold(*flow, str(next(self._numbers))):
             return await self._run_on_free_worker(kind, work)
 
@@ -301,7 +318,7 @@ class Analyst:
             self._free.put_nowait(worker)
 
     async def _start_replacement(self) -> _Worker | None:
-        """Start a replacement for a lost worker; only the job that lost the worker waits for this."""
+        """Start a replacement for a lost worker. Only the job that lost the worker waits for this."""
         try:
             return await self._start()
         except (AssaydError, WorkerDied) as problem:
@@ -356,7 +373,7 @@ async def _send_request(
 async def _exchange(
     worker: _Worker, what: str, kind: str, body: bytes, *, policy: str | None = None
 ) -> bytes:
-    """Send a job to the worker and return the unparsed answer."""
+    """Send a job of type `what` to the worker, and return the unparsed response."""
     parts = list(frames.split_into_bodies(body))
     for part in parts[:-1]:
         worker.stdin.write(frames.encode_frame({"type": "part"}, part))

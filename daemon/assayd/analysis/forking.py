@@ -52,7 +52,7 @@ def fork_on_request(control: socket.socket, work: Callable[[], None]) -> None:
 
 
 def _fork(stream: int, work: Callable[[], None]) -> tuple[int, int]:
-    """Fork a worker; return its PID and a descriptor that becomes readable when the worker exits."""
+    """Fork a worker, and return its PID and a descriptor that becomes readable when the worker exits."""
     pid = os.fork()
     if not pid:
         _run_child(stream, work)
@@ -61,7 +61,7 @@ def _fork(stream: int, work: Callable[[], None]) -> tuple[int, int]:
 
 
 def _run_child(stream: int, work: Callable[[], None]) -> NoReturn:
-    """Run the function in the forked child, then exit; never return to the parent's code."""
+    """Run the function in the forked child, then exit. Never return to the parent's code."""
     status = _BROKEN
     try:
         for target in (0, 1):

@@ -1,6 +1,6 @@
 """Messages between the daemon and an analysis worker, as JSON in frames.
 
-A worker has read hostile text; therefore, its answer is validated like any other input.
+A worker has parsed untrusted text, so the daemon validates its messages like any other input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLICY: TypeAdapter[ExecutionPolicy] = TypeAdapter(ExecutionPolicy)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerAnswer:
-    """A worker's answer: the result of each static stage, and the prepared fields.
+    """A worker's response: the result of each static stage, and the prepared fields.
 
     `prepared` contains only the fields that preparation changed.
     """
@@ -35,7 +35,7 @@ ANSWER: TypeAdapter[WorkerAnswer] = TypeAdapter(WorkerAnswer)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedSubmission:
-    """A failed submission to repair, with the report of its failure."""
+    """The submission to repair, with the report of its failure."""
 
     payload: dict[str, object]
     report: dict[str, object]
@@ -90,9 +90,9 @@ POLICIES_REMEMBERED = 64
 
 
 def remember_policy(known: dict[str, T], digest: str, value: T) -> None:
-    """Add a policy to the known policies, and remove the oldest one if there are too many.
+    """Add a policy to the known policies. If there are too many, remove the oldest one.
 
-    The daemon and the worker both use this function, so that their known policies are the same.
+    The daemon and the worker both use this function, so that both know the same policies.
     """
     known[digest] = value
     if len(known) > POLICIES_REMEMBERED:

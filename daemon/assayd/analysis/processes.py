@@ -27,7 +27,7 @@ _CRASHES = frozenset({-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.S
 
 
 class WorkerProcess:
-    """An analysis worker process; `returncode` is None until the process has exited."""
+    """An analysis worker process. `returncode` is None until the process has exited."""
 
     def __init__(self, descriptor: int) -> None:
         self.returncode: int | None = None
@@ -46,7 +46,7 @@ class WorkerProcess:
         return self.returncode
 
     def end(self, status: int) -> None:
-        """Record the worker's exit status."""
+        """Record the worker's exit status, close its pidfd, and wake the callers of `wait`."""
         self.returncode = status
         os.close(self._descriptor)
         self._ended.set()
@@ -61,7 +61,7 @@ class StartedWorker:
 
 
 class WorkerParent:
-    """The daemon's handle for the process that forks workers; use `start` and `close`."""
+    """The daemon's handle for the process that forks workers. Create it with `start`."""
 
     def __init__(self, control: socket.socket, process: Process) -> None:
         self._control = control
@@ -115,7 +115,7 @@ class WorkerParent:
         return self.retired and not self._running and not self._asked
 
     async def close(self) -> None:
-        """End the parent; its workers exit when their streams are closed."""
+        """Kill the parent process. Its workers exit when their streams are closed."""
         self._handle_parent_exit()
         with suppress(ProcessLookupError):
             self._process.kill()
@@ -148,7 +148,7 @@ class WorkerParent:
             waiting.set_result(process)
 
     def _handle_parent_exit(self) -> None:
-        """Record that the parent has exited, and terminate the workers that it forked."""
+        """Mark the parent as exited, fail the pending fork requests, and kill the workers that it forked."""
         if self._control.fileno() < 0:
             return
         self.retired = True
@@ -183,7 +183,7 @@ class WorkerParents:
         return await (await self.ensure()).fork()
 
     async def ensure(self) -> WorkerParent:
-        """Return the process that forks workers; start it if it isn't running. Raises: AssaydError."""
+        """Return the process that forks workers. Start it if it isn't running. Raises: AssaydError."""
         async with self._starting:
             if self._parents and not self._parents[-1].retired:
                 return self._parents[-1]

@@ -90,7 +90,7 @@ def _prepare_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -
 
 
 def _diff_fields(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
-    """Return the fields that preparation changed; None if it changed nothing."""
+    """Return the fields that preparation changed, or None if no field changed."""
     if prepared is payload:
         return None
     before = dict(payload)
@@ -103,7 +103,7 @@ def _values_differ(before: object, after: object) -> bool:
 
 
 def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> tuple[StageReport, ...]:
-    """Run the static stages in order; after a failure that stops validation, skip the following stages."""
+    """Run the static stages in order. After a failure that stops validation, skip the following stages."""
     reports: list[StageReport] = []
     stopped = False
     for stage in validator.stages:
@@ -131,7 +131,7 @@ def describe(validator: Kind, request: FailedSubmission, policy: ExecutionPolicy
 
 
 def patch(validator: Kind, request: PatchRequest) -> PatchResult:
-    """Apply a fix to a submission; return an error instead of raising it if the kind rejects the form."""
+    """Apply a fix to a submission. If the kind rejects the fix, return an error instead of raising it."""
     given = request.proposal
     try:
         if given.form != "code" or not request.passage:
@@ -169,7 +169,7 @@ def build_briefing(validator: Kind, context: bytes, policy: ExecutionPolicy) -> 
 
 
 def extract_fields(validator: Kind, body: bytes) -> ExtractedFields:
-    """Return the fields that a submission extracts from each text."""
+    """Return a submission's sample strings, and the fields that it extracts from them."""
     return validator.taken(validator.payload.model_validate_json(body))
 
 
@@ -188,14 +188,17 @@ def confine_process(memory_bytes: int) -> None:
 
 
 def extend_cpu_limit(seconds: float) -> None:
-    """Grant this process `seconds` more seconds of CPU time; the kernel kills it when they are used up."""
+    """Grant this process `seconds` more seconds of CPU time. The kernel kills it when they are used up."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(usage.ru_utime + usage.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def serve_jobs(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str, Kind]) -> None:
-    """Process jobs until the input ends."""
+    """Read jobs from `source` and write their results to `sink` until the input ends.
+
+    Each job gets `cpu_s` seconds of CPU time. After each job, the caches of submitted texts are cleared.
+    """
     policies: dict[str, ExecutionPolicy] = {}
     decoder = frames.FrameDecoder()
     body = bytearray()
@@ -222,9 +225,9 @@ def serve_jobs(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping
 
 
 def clear_submission_caches() -> None:
-    """Clear the caches of submitted texts and their trees, which would take memory from other users' jobs.
+    """Clear the caches of submitted texts and trees, so that other users' jobs can use the memory.
 
-    These caches have a maximum size; a cache without one contains tables.
+    Only caches with a maximum size are cleared. The unbounded caches contain constant tables.
     """
     for found in _find_bounded_caches(len(sys.modules)):
         found.cache_clear()
@@ -232,7 +235,10 @@ def clear_submission_caches() -> None:
 
 @cache
 def _find_bounded_caches(modules: int) -> tuple[_lru_cache_wrapper[Any], ...]:
-    """Find the caches that have a maximum size; once per number of imported modules, as it takes 2 ms."""
+    """Return all caches of this package that have a maximum size.
+
+    The search takes 2 ms. Its result is cached until `modules`, the number of imported modules, changes.
+    """
     ours = [module for name, module in sys.modules.items() if name.startswith("assayd")]
     values = (value for module in ours for value in vars(module).values())
     caches = (value for value in values if isinstance(value, _lru_cache_wrapper))

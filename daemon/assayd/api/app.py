@@ -74,7 +74,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     audit: AuditLog | None = None,
     tracing: Tracing = NO_TRACING,
 ) -> FastAPI:
-    """Create the application of a daemon; `routers` are its kinds' routes, `audit` records changes."""
+    """Create the application of a daemon. `routers` are its kinds' routes, `audit` records changes."""
     app = Api(
         title="assayd",
         version=__version__,
@@ -110,7 +110,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
 
 
 def _add_middleware(app: Api, metrics: Metrics, tracing: Tracing) -> None:
-    """Add the middleware, innermost first: a request passes the last one first."""
+    """Add the middleware from the innermost to the outermost layer."""
     if app.state.audit is not None:
         app.add_middleware(AuditMiddleware, audit=app.state.audit)
     app.add_middleware(PacingMiddleware, pace=app.state.budget.pace)
@@ -137,7 +137,7 @@ def build_server_config(
     silence_s: float = 30.0,
     refused: Callable[[], None] | None = None,
 ) -> uvicorn.Config:
-    """Return the uvicorn configuration; the daemon, not uvicorn, binds the socket and handles signals.
+    """Return the uvicorn configuration. The daemon, not uvicorn, binds the socket and handles signals.
 
     `places` limits the number of connections (default: 256); `refused` is called for each refused
     connection.

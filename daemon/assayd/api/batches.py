@@ -48,7 +48,7 @@ async def submit_batch(
         ),
     ] = None,
 ) -> Response:
-    """Submit a batch, one submission per line; sending the same batch again adds the missing lines."""
+    """Submit a batch, one submission per line. Sending the same batch again adds the missing lines."""
     if name is not None and re.fullmatch(ULID, name):
         raise RequestError("invalid", "a name must not look like an id", field="name")
     wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe, webhook=webhook)
@@ -73,7 +73,7 @@ async def list_batches(
 
 @router.get("/{id}", responses=answers.BATCH)
 async def get_batch(call: CallDep, batch_id: Id) -> Response:
-    """Return one batch, with the numbers of its items."""
+    """Return a batch, with the number of its items by result."""
     batch = await call.batch(batch_id)
     return json_response(build_batch_document(await call.batches.progress(batch.id)))
 
@@ -112,7 +112,7 @@ async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
 
 @router.post("/{id}/retry-errors", status_code=202, responses=answers.BATCH_RETRIED)
 async def retry_batch_errors(call: CallDep, batch_id: Id) -> Response:
-    """Run the items with the verdict `error` again as new attempts; malformed lines stay unchanged."""
+    """Run the items with the verdict `error` again as new attempts. Malformed lines stay unchanged."""
     batch = await call.batch(batch_id)
     await call.batches.retry_errors(batch)
     return json_response(build_batch_document(await call.batches.progress(batch.id)), status=202)

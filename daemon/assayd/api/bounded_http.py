@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class TurnQueue:
-    """A queue of work from all connections of a server; each iteration of the event loop does one piece."""
+    """A queue of work from all connections of a server. Each iteration of the event loop does one piece."""
 
     def __init__(self, pace: UserThrottle | None = None) -> None:
         self._waiting: FairQueue[tuple[int, Callable[[], None]]] = FairQueue()
@@ -42,7 +42,7 @@ class TurnQueue:
         self._resting: asyncio.TimerHandle | None = None
 
     def take(self, user: int, key: str, work: Callable[[], None]) -> None:
-        """Do this work now or at a later turn; do nothing if work with this key is already waiting."""
+        """Do `work` now or in a later turn. Do nothing if work with this key is already waiting."""
         if key in self._waiting:
             return
         self._pace.note(user)
@@ -92,7 +92,7 @@ OPERATORS_SHARE = 8
 
 
 class ConnectionSlots:
-    """The connection slots of a server; a running request whose client has disconnected also holds a slot.
+    """The connection slots of a server. A running request whose client has disconnected also holds a slot.
 
     Except for operators, a user can't hold more slots than are free. Each further user can therefore get
     half of the remaining slots, regardless of how many idle connections others hold.
@@ -109,7 +109,7 @@ class ConnectionSlots:
         return self._total
 
     def acquire(self, user: Hashable, *, is_operator: bool = False) -> bool:
-        """Take a slot, and return whether one was available."""
+        """Acquire a slot for a user, and return whether a slot was available."""
         kept = 0 if is_operator else self._limit // OPERATORS_SHARE
         free = self._limit - kept - self._total
         if free <= 0 or (not is_operator and self._held[user] > free):
@@ -119,7 +119,7 @@ class ConnectionSlots:
         return True
 
     def release(self, user: Hashable) -> None:
-        """Release a slot."""
+        """Release one of the user's slots."""
         self._total -= 1
         self._held[user] -= 1
         if not self._held[user]:
@@ -163,7 +163,7 @@ class CoalescedResponse(RequestResponseCycle):
     _head: ASGISendEvent | None = None
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send a part of the response; hold back the headers until the first part of the body."""
+        """Send a part of the response. Hold back the headers until the first part of the body."""
         if message["type"] == "http.response.start" and _has_content_length(message):
             self._head = message
             return
@@ -330,7 +330,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.send_400_response(message)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Hold a request until its turn comes; at most one request is in progress."""
+        """Hold a request until its turn comes. At most one request is in progress."""
         self._next = cycle, app
 
     def _start_request(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -347,7 +347,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.ended()
 
     def ended(self) -> None:
-        """Handle the end of a request or of the connection; subclasses override this to count them."""
+        """Count the end of a request or connection. The base class counts nothing."""
 
     def on_response_complete(self) -> None:
         """Continue with data that arrived while the request was handled."""

@@ -72,7 +72,7 @@ class Call:
         return attempt
 
     async def batch(self, name: str) -> Batch:
-        """Return the batch with this id, or with this name given by the caller, if the caller may see it.
+        """Return the batch with this id, or the caller's batch with this name.
 
         Raises: RequestError ``not_found``, also if the batch belongs to another user.
         """
@@ -83,7 +83,7 @@ class Call:
         return batch
 
     def require_trials(self) -> PolicyTrialRunner:
-        """Return the components that test code on this host. Raises: RequestError ``policy.elsewhere``."""
+        """Return the runner of policy trials. Raises: RequestError ``policy.elsewhere``, on a gateway."""
         if self.trials is None:
             raise RequestError("policy.elsewhere", "nodes judge attempts; ask a node's daemon")
         return self.trials
@@ -94,11 +94,11 @@ class Call:
 
     @property
     def visible_uid(self) -> int | None:
-        """Return the user whose attempts and batches the caller may list; None means all users."""
+        """Return the user whose attempts and batches the caller may list, or None for all users."""
         return None if self.access.is_operator(self.caller) else self.caller.peer.uid
 
     def resolve_listed_uid(self, wanted: int | None) -> int | None:
-        """Return the user whose attempts are listed if `wanted` is requested; None means all users.
+        """Return the user whose attempts are listed if `wanted` is requested, or None for all users.
 
         Raises: RequestError ``peer.not_operator``, if the caller requests another user's attempts without
         being an operator.
@@ -113,7 +113,7 @@ class Call:
         return self.access.is_operator(self.caller)
 
     def reserve_bytes(self) -> AbstractContextManager[GrowingReservation]:
-        """Reserve bytes in the budget on behalf of the caller."""
+        """Return a context manager with a growing reservation for the caller in the memory budget."""
         return self.budget.reserve_growing(self.caller.peer.uid, operator=self.is_operator)
 
     def require_operator(self) -> None:
@@ -158,7 +158,7 @@ class Call:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Return a response with JSON text of about `size` bytes; build large responses in turn."""
+        """Return a response with JSON of about `size` bytes. Build a large one at the caller's turn."""
         if size <= LARGE_BYTES:
             return build_raw_json_response(await make(), status=status, headers=headers)
         return self.build_large_json_response(make, status=status, headers=headers)
@@ -170,7 +170,7 @@ class Call:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Return a response with JSON text of any size; build the text at the caller's turn."""
+        """Return a response with JSON text of any size. Build the text at the caller's turn."""
         return LargeResponse(self.large, self.caller.peer.uid, make, status=status, headers=headers)
 
     async def _render_attempt(self, attempt: Attempt) -> bytes:
@@ -188,7 +188,7 @@ class Call:
 
 
 async def get_call(request: Request) -> Call:
-    """Build the call from the application and the connection; reject unknown query parameters."""
+    """Build the call from the application and the connection. Reject unknown query parameters."""
     _reject_unknown_query(request)
     state = request.app.state
     return Call(
@@ -234,7 +234,7 @@ async def iter_body_chunks(request: Request, *, silence_s: float, total_s: float
 
 
 async def read_body(request: Request, call: Call, held: GrowingReservation, *, max_bytes: int) -> bytes:
-    """Read a body up to the size limit; reserve its bytes in the budget as they arrive.
+    """Read a body up to the size limit. Reserve its bytes in the budget as they arrive.
 
     Raises: RequestError ``too_large`` (before the whole body has arrived), ``too_slow``, ``queue.full``.
     """

@@ -79,7 +79,7 @@ async def list_policies(call: CallDep) -> Response:
     openapi_extra=answers.TOML_BODY,
 )
 async def check_policy(request: Request, call: CallDep, name: str) -> Response:
-    """Check a profile, given as TOML text, as if it were loaded under this name; for operators only."""
+    """Check a profile, given as TOML text, as if it were loaded under this name, for operators only."""
     call.require_operator()
     with call.reserve_bytes() as held:
         content = await read_body(request, call, held, max_bytes=POLICY_BYTES)
@@ -103,7 +103,7 @@ async def get_policy(call: CallDep, name: str) -> Response:
 
 @router.get("/v1/doctor", tags=["operations"], responses=answers.EXAMINATION)
 async def examine_daemon(request: Request, call: CallDep) -> Response:
-    """Examine engine, images, canary, limits and permissions, for operators; others get the last result.
+    """Examine engine, images, canary, limits and permissions, for operators. Others get the last result.
 
     Only one examination runs at a time. `age_ms` is the age of the result. Remote callers need the scope
     `metrics` or `operate`.
@@ -129,7 +129,7 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
 
 @router.get("/v1/daemon", tags=["operations"], responses=answers.DAEMON)
 async def get_daemon(call: CallDep) -> Response:
-    """Return the daemon's identity and the location of its state; for operators only."""
+    """Return the daemon's identity and the location of its state, for operators only."""
     call.require_operator()
     return json_response(DaemonDocument.from_value(call.service.facts()))
 
@@ -160,7 +160,7 @@ async def get_audit_log(
     call: CallDep,
     since: Annotated[AwareDatetime | None, Query(description="Only changes at or after this time.")] = None,
 ) -> Response:
-    """Return the audit log as lines of JSON, with the oldest line first; for operators only."""
+    """Return the audit log as lines of JSON, with the oldest line first, for operators only."""
     call.require_operator()
     audit: AuditLog | None = request.app.state.audit
     if audit is None:
@@ -174,7 +174,7 @@ async def collect_garbage(
     call: CallDep,
     dry_run: Annotated[bool, Query(description="Report what would be removed, and remove nothing.")] = False,
 ) -> Response:
-    """Remove finished attempts and bundles that exceed the age or number limits; for operators only."""
+    """Remove finished attempts and bundles that exceed the age or number limits, for operators only."""
     call.require_operator()
     swept = await call.service.collect_garbage(dry_run=dry_run)
     return json_response(GarbageDocument.from_value(swept, dry_run=dry_run))
@@ -195,7 +195,7 @@ async def get_readiness(call: CallDep) -> Response:
 
 @router.get("/metrics", tags=["operations"], responses=answers.METRICS, response_class=Response)
 async def get_metrics(call: CallDep) -> Response:
-    """Return the metrics in Prometheus' text format; remote callers need scope `metrics` or `operate`."""
+    """Return the metrics in Prometheus' text format. Remote callers need scope `metrics` or `operate`."""
     call.require_remote_monitor()
     return Response(call.kept.get("metrics", call.service.metrics), media_type=CONTENT_TYPE)
 

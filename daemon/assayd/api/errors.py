@@ -94,7 +94,7 @@ def get_http_status(error: AssaydError) -> int:
 
 
 def build_error_response(error: AssaydError, *, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the response for an error."""
+    """Return the JSON response for an error, with `Retry-After` if a retry may succeed."""
     status = get_http_status(error)
     retry = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else {}
     return Response(
@@ -114,7 +114,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 def _redact_error(error: AssaydError) -> AssaydError:
-    """Remove the messages of engine and disk errors, since they may contain paths, images and hosts."""
+    """Return an error without engine and disk details, since they may contain paths, images and hosts."""
     if isinstance(error, RequestError) or error.code in STATUS:
         return error
     part = {EngineError: "the container engine", StoreError: "the store"}.get(type(error), "the daemon")

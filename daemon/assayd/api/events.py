@@ -90,14 +90,14 @@ async def stream_attempt_events(events: AsyncGenerator[AttemptEvent, None]) -> D
 
 
 async def stream_all_events(events: AsyncGenerator[tuple[str, AttemptEvent], None]) -> Documents:
-    """Yield the events of all attempts as documents; the id of each is its position in this stream."""
+    """Yield the events of all attempts as documents. The id of each is its position in this stream."""
     async with aclosing(events):
         async for place, event in events:
             yield build_event_document(event, place)
 
 
 async def stream_batch_progress(told: AsyncGenerator[BatchProgress, None]) -> Documents:
-    """Yield a document whenever the batch makes progress; close `told` at the end."""
+    """Yield a document whenever the batch makes progress. Close `told` at the end."""
     async with aclosing(told):
         async for progress in told:
             yield build_progress_document(progress)

@@ -38,7 +38,7 @@ Owner = Annotated[
 
 @router.post("/attempts/{id}/approve", responses=answers.APPROVED, openapi_extra=answers.APPROVE_BODY)
 async def approve_attempt(request: Request, call: CallDep, attempt_id: AttemptId) -> Response:
-    """Add a validated attempt to the library under a name; repeating the request changes nothing."""
+    """Add a validated attempt to the library under a name. Repeating the request changes nothing."""
     attempt = await call.attempt(attempt_id)
     wanted = await read_model(request, call, ApproveBody)
     entry = await call.library.approve(attempt, wanted.name, call.caller.peer.uid)
@@ -70,7 +70,7 @@ async def get_library_history(call: CallDep, name: Name, uid: Owner = None) -> R
 
 @router.delete("/library/{name}", responses=answers.LIBRARY_REMOVED)
 async def remove_library_name(call: CallDep, name: Name, uid: Owner = None) -> Response:
-    """Remove a name with all of its versions; only the retention limits remove the attempts."""
+    """Remove a name with all of its versions. Only the retention limits remove the attempts."""
     removed = await call.library.remove(_resolve_owner(call, uid, name), name)
     if not removed:
         raise _not_found_error(name)
@@ -93,7 +93,7 @@ async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Ow
 
 @router.delete("/library/{name}/{version}", responses=answers.LIBRARY_REMOVED)
 async def remove_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
-    """Remove one version of a name; only the retention limits remove its attempt."""
+    """Remove one version of a name. Only the retention limits remove its attempt."""
     removed = await call.library.remove(_resolve_owner(call, uid, name, version), name, version)
     if not removed:
         raise _not_found_error(name, version)

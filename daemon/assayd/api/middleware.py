@@ -37,7 +37,7 @@ NODES_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _CallerPace:
-    """The caller of a request, together with the pace that limits the caller."""
+    """A caller, together with the throttle that limits the caller."""
 
     pace: UserThrottle
     user: Hashable
@@ -50,13 +50,13 @@ _SHARE: ContextVar[_CallerPace | None] = ContextVar("share", default=None)
 
 
 async def charge_time_to_caller(work: Callable[[], Awaitable[None]]) -> None:
-    """Do a part of a request in another task; charge the time of its steps to the caller."""
+    """Await `work` in another task, and charge its event loop time to the caller of the request."""
     share = _SHARE.get()
     await (work() if share is None else _time_steps(work(), share.used))
 
 
 async def wait_while_throttled() -> None:
-    """Sleep while the caller of this request is throttled; call this between two pieces of a stream."""
+    """Sleep while the caller of this request is throttled. Call this between two pieces of a stream."""
     share = _SHARE.get()
     await asyncio.sleep(0)  # a step counts when it ends
     while share is not None and (rest_s := share.pace.get_throttle_delay_s(share.user)):  # noqa: ASYNC110 - no event ends it
@@ -64,7 +64,7 @@ async def wait_while_throttled() -> None:
 
 
 class PacedStream(StreamingResponse):
-    """A streaming response that is throttled between its pieces; it is sent in a separate task."""
+    """A streaming response that is throttled between its pieces. It is sent in a separate task."""
 
     async def stream_response(self, send: Send) -> None:
         """Send all pieces, pausing between them while the caller is throttled."""
@@ -94,7 +94,7 @@ class PacingMiddleware:
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on once its user isn't throttled; charge its event loop time to the user."""
+        """Pass the request on once its user isn't throttled. Charge its event loop time to the user."""
         caller = scope.get("state", {}).get("caller")
         if scope["type"] != "http" or not isinstance(caller, Caller):
             await self._app(scope, receive, send)
@@ -126,7 +126,7 @@ class PacingMiddleware:
         await turn
 
     def _admit_next(self, user: Hashable, pace: UserThrottle) -> None:
-        """Admit the user's next request, unless the user is throttled; repeat until none is left."""
+        """Admit the user's next request, unless the user is throttled. Repeat this until no request waits."""
         loop, waiting = asyncio.get_running_loop(), self._waiting[user]
         rest_s = pace.get_throttle_delay_s(user)
         while waiting and not rest_s:
@@ -230,7 +230,7 @@ def _read_request_id(scope: Scope) -> str | None:
 
 
 def _get_route_template(scope: Scope) -> str:
-    """Return the route's declared path; with actual paths, callers could create endless time series."""
+    """Return the route's declared path. With actual paths, callers could create endless time series."""
     return getattr(scope.get("route"), "path", "none")
 
 

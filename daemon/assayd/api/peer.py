@@ -80,13 +80,13 @@ class SocketAccess:
     worker_uid: int | None = None
 
     def admits(self, caller: Caller) -> bool:
-        """Return whether this caller may use the API at all."""
+        """Return whether this caller may use the API."""
         if caller.remote or not (self.uids or self.gids) or self.is_operator(caller):
             return True
         return caller.peer.uid in self.uids or not self.gids.isdisjoint(caller.groups)
 
     def is_operator(self, caller: Caller) -> bool:
-        """Return whether this caller may see everything."""
+        """Return whether this caller is an operator, i.e. can see everything."""
         if caller.remote:
             return caller.operator
         return caller.peer.uid in {0, self.own_uid} or self.operators_gid in caller.groups
@@ -108,7 +108,7 @@ class AccessControlMiddleware:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on if its caller is admitted; otherwise, respond with status 403."""
+        """Pass the request on if its caller is admitted. Otherwise, respond with status 403."""
         if scope["type"] == "http":
             caller = scope.get("state", {}).get("caller")
             if not isinstance(caller, Caller) or not self._access.admits(caller):
@@ -119,7 +119,7 @@ class AccessControlMiddleware:
 
 
 def read_caller(connected: socket.socket) -> Caller | None:
-    """Return the peer of a connection, identified by the kernel; None if it isn't a Unix socket."""
+    """Return the peer of a connection, identified by the kernel, or None if it isn't a Unix socket."""
     if connected.family != socket.AF_UNIX:
         return None
     pid, uid, gid = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -127,7 +127,7 @@ def read_caller(connected: socket.socket) -> Caller | None:
 
 
 def unread_bytes(transport: asyncio.BaseTransport) -> int:
-    """Return the number of sent bytes that the peer hasn't read; 0 for other sockets than Unix sockets.
+    """Return the number of sent bytes that the peer hasn't read, or 0 if this isn't a Unix socket.
 
     Source: unix(7), SIOCOUTQ. The kernel's count includes its overhead; it is 0 once the peer has read
     everything.
@@ -164,7 +164,7 @@ class PeerHttpTools(BoundedHttpTools):
 
     @classmethod
     def take_slot(cls, caller: Caller | None, user: int) -> bool:
-        """Take a slot for a connection, and return whether one was available."""
+        """Acquire a connection slot for a user, and return whether a slot was available."""
         if cls.places is None:
             return True
         is_operator = caller is not None and cls.access is not None and cls.access.is_operator(caller)
@@ -277,11 +277,11 @@ class Listener:
         self._waiting.clear()
 
     async def wait_closed(self) -> None:
-        """Wait until no connection is between being accepted and being served."""
+        """Wait until every connection taken from the queue has its transport and protocol."""
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def _accept(self) -> None:
-        """Accept connections for a limited time; the event loop calls again if more are waiting."""
+        """Accept connections for a limited time. The event loop calls again if more are waiting."""
         until = perf_counter() + ACCEPTING_S
         while perf_counter() < until:
             try:

@@ -1,4 +1,4 @@
-"""Routes that show the effects of a policy change; they neither load nor enforce a policy."""
+"""Routes that show the effects of a policy change. They neither load nor enforce a policy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ router = APIRouter(prefix="/v1/policies", tags=["discovery"], responses=answers.
     openapi_extra=answers.describe_request_body(TryBody),
 )
 async def try_policy(request: Request, call: CallDep) -> Response:
-    """Check the caller's stored submissions under a profile; cancel the trial if the stream is closed."""
+    """Check the caller's stored submissions under a profile. Cancel the trial if the stream is closed."""
     wanted = await read_model(request, call, TryBody)
     policy = await _resolve_policy(call, wanted)
     if wanted.run and wanted.profile is not None:

@@ -25,7 +25,7 @@ _PIECE_BYTES = 256 * 2**10
 
 
 class LargeResponseSlots:
-    """The slots for large responses. Args: `most_s` is a client's time limit per response, in seconds."""
+    """The slots for large responses. `most_s` is the time limit in seconds for sending one response."""
 
     def __init__(self, *, most_s: float) -> None:
         self.most_s = most_s
@@ -53,7 +53,7 @@ class LargeResponse(Response):
         self._make = make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Build and send the response; disconnect a client that doesn't read the response in time."""
+        """Build and send the response. Disconnect a client that doesn't read the response in time."""
         answers = self._answers
         async with answers.slots.hold(self._uid, "", str(next(answers.numbers))):
             body = await self._make()
@@ -75,7 +75,7 @@ SHARE = 10
 
 
 class ResponseCache:
-    """A cache of the last response for each name."""
+    """A cache of the last response by name."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

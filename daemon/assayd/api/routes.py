@@ -68,7 +68,7 @@ async def submit_attempt(
 
 @router.post("/check", responses=answers.CHECKED, openapi_extra=answers.SUBMISSION_BODY)
 async def check_submission(request: Request, call: CallDep) -> Response:
-    """Run only the static stages of a submission; record nothing."""
+    """Run only the static stages of a submission. Record nothing."""
     trials, uid = call.require_trials(), call.caller.peer.uid
     async with trials.turns.wait_for_user_turn(uid):
         with call.reserve_bytes() as held:
@@ -92,7 +92,7 @@ async def put_attempt(
         Query(ge=1, le=MAX_RUNS, description="Run it at most so often, even if the daemon allows more."),
     ] = None,
 ) -> Response:
-    """Submit code under an id chosen by the caller; submitting it again returns the same attempt."""
+    """Submit code under an id chosen by the caller. Submitting it again returns the same attempt."""
     from_gateway = max_runs is not None and call.access.can_be_node_worker(call.caller)
     accepted = await _submit(
         request, call, attempt_id=attempt_id, max_runs=max_runs, from_gateway=from_gateway
@@ -163,14 +163,14 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
 
 @router.get("/{id}", responses=answers.ATTEMPT)
 async def get_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Response:
-    """Return one attempt; it includes the report once the attempt is finished."""
+    """Return one attempt. It includes the report once the attempt is finished."""
     attempt = await _wait_for_verdict(call, await call.attempt(attempt_id), wait_s)
     return await call.build_attempt_response(attempt)
 
 
 @router.post("/{id}/cancel", status_code=202, responses=answers.CANCELLED)
 async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
-    """Cancel an attempt; its verdict becomes `cancelled` unless it reaches another verdict first."""
+    """Cancel an attempt. Its verdict becomes `cancelled` unless it reaches another verdict first."""
     attempt = await call.attempt(attempt_id)
     if attempt.state is State.FINISHED:
         raise RequestError("attempt.finished", "the attempt is finished")
@@ -182,7 +182,7 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
 async def replay_attempt(
     call: CallDep, attempt_id: Id, wait_s: WaitS = 0, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Submit the same code again; `replay_diff` of the new attempt contains the differences."""
+    """Submit the same code again. `replay_diff` of the new attempt contains the differences."""
     _check_idempotency_key(idempotency_key)
     replay = await call.service.replay(
         await call.attempt(attempt_id), peer=call.caller.peer, idempotency_key=idempotency_key
@@ -262,7 +262,7 @@ async def _submit(
     max_runs: int | None = None,
     from_gateway: bool = False,
 ) -> AcceptedSubmission:
-    """Read and accept a submission; if it is large, hold the user's turn until it is recorded."""
+    """Read and accept a submission. If it is large, hold the user's turn until it is recorded."""
     async with AsyncExitStack() as turn:
         with call.reserve_bytes() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
@@ -293,7 +293,10 @@ async def read_submission_body(body: bytes, call: Call) -> Submission:
 
 
 async def respond_to_submission(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
-    """Wait for an accepted attempt; return its response, whose status is `pending` without a verdict."""
+    """Wait up to `wait_s` seconds for an attempt's verdict, and return the response with the attempt.
+
+    `pending` is the HTTP status of a response without a verdict.
+    """
     attempt = await _wait_for_verdict(call, attempt, wait_s)
     status = 200 if attempt.state is State.FINISHED else pending
     location = {"Location": f"/v1/attempts/{attempt.id}"}

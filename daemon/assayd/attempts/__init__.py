@@ -1,1 +1,1 @@
-"""The life of an attempt: its submission is accepted, and the attempt is run and recorded."""
+"""The lifecycle of an attempt: admission, queueing, execution, verdict and retention."""

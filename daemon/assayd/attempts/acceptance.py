@@ -1,8 +1,8 @@
-"""Decides whether the daemon accepts attempts, and why not; every interface reports this decision.
+"""Decides whether the daemon accepts attempts, and why not. Every interface reports this decision.
 
 The decision depends on three conditions: the daemon isn't stopping, attempts can be run (`Readiness`), and
-there is disk space for their bundles (`DiskQuota`). `/readyz`, the gauge, `doctor`, the service manager,
-the log and admission all use this decision.
+there is disk space for their bundles (`DiskQuota`). `/readyz`, the gauge, `doctor`, the service manager, the
+log and admission all use this decision.
 
 Two kinds of data fill the disk. Waiting documents in the database can't be removed; therefore, a user's
 documents can occupy at most as many bytes as are still free on the disk, or in the limit of a cluster's
@@ -107,7 +107,7 @@ class DiskQuota:
         return min(room, self._measure_document_space(room)[0])
 
     async def _measure_free_space(self) -> int:
-        """Return the free bytes beyond the reserve; measure them every second, more often if few are left.
+        """Return the free bytes beyond the reserve. Measure them every second, more often if few are left.
 
         Raises: RequestError ``not_ready``, if the bundle directory can't be used.
         """
@@ -161,7 +161,7 @@ class DiskQuota:
         return room, "on the disk above limits.min_free_mb"
 
     def _is_usage_known(self) -> bool:
-        """Return whether the usage of a shared database is known; always True if no database is shared."""
+        """Return whether the usage of a shared database is known (True if no database is shared)."""
         return self._database is None or self._held_at is not None
 
     def _document_bytes(self, uid: int) -> int:
@@ -169,7 +169,7 @@ class DiskQuota:
         return self._added[uid] + (usage.document_bytes if usage is not None else 0)
 
     async def _refresh_usage(self) -> None:
-        """Update the usage of each user, unless it is recent; concurrent callers await the same update.
+        """Update the usage of each user, unless it is recent. Concurrent callers await the same update.
 
         Raises: StoreError; the next call tries again.
         """
@@ -184,7 +184,10 @@ class DiskQuota:
 
 
 def share(held: Iterable[int], limit: int) -> int:
-    """Return the greatest equal cap per user for which the total fits; it only affects larger users."""
+    """Return the highest per-user cap for which the capped sizes in `held` fit into `limit` bytes.
+
+    The cap affects only users who hold more.
+    """
     left, level = max(limit, 0), 0
     sizes = sorted(held)
     for index, size in enumerate(sizes):
@@ -196,7 +199,7 @@ def share(held: Iterable[int], limit: int) -> int:
 
 
 def compute_excess(held: Mapping[int, int], limit: int) -> dict[int, int]:
-    """Return the bytes by which each user exceeds the fair share; omit users within their share."""
+    """Return the bytes by which each user exceeds the fair share of `limit`. Omit all other users."""
     level = share(held.values(), limit)
     return {uid: size - level for uid, size in held.items() if size > level}
 
@@ -222,7 +225,7 @@ STOPPING = "the daemon is stopping"
 
 
 class AcceptanceGate:
-    """The decision whether new attempts are accepted.
+    """The check that decides whether the daemon accepts new attempts.
 
     Args:
         runs: a function that returns whether attempts can be run, and why not.
@@ -249,14 +252,14 @@ class AcceptanceGate:
         self._log_change()
 
     def now(self) -> tuple[bool, str]:
-        """Return whether attempts are accepted, and why not, based on the last check of the disk."""
+        """Return whether attempts are accepted, and the reason if not, based on the last disk check."""
         if self._stopping:
             return False, STOPPING
         runs, reason = self._runs()
         return (False, reason) if not runs else (not self._disk_problem, self._disk_problem)
 
     async def check(self) -> tuple[bool, str]:
-        """Check the disk, and return whether attempts are accepted, and why not."""
+        """Check the disk. Return whether attempts are accepted, and the reason if they aren't."""
         try:
             await self._quota.require_disk_space()
         except RequestError as refusal:
@@ -278,7 +281,7 @@ class AcceptanceGate:
             raise RequestError("not_ready", problem, retryable=True)
 
     async def check_periodically(self) -> NoReturn:
-        """Check the disk periodically, so that the other methods can use the last result."""
+        """Check the disk periodically, so that `now` returns a recent result."""
         while True:
             await self.check()
             await asyncio.sleep(LOOKED_EVERY_S)

@@ -38,11 +38,11 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptOrigin:
-    """The origin of an attempt: its sender, its keys, and the batch or attempt to which it belongs.
+    """The origin of an attempt: its sender, its keys, and its batch or original attempt.
 
-    `max_runs` limits the attempt's runs, in addition to the daemon's setting. `from_gateway`: whether the
-    attempt belongs to a cluster, whose gateway keeps the records. `is_new`: no attempt had this id a moment
-    ago, so that it needn't be looked up.
+    `max_runs` limits the attempt's runs, in addition to the daemon's setting. `from_gateway` is True if the
+    attempt belongs to a cluster, whose gateway keeps the records. `is_new` is True if the attempt id is known
+    to be unused, so that no lookup is necessary.
     """
 
     peer: Peer
@@ -109,7 +109,7 @@ class Admission:
         self._tracing = tracing
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> AcceptedSubmission:
-        """Accept a submission durably and queue it; if it was accepted before, return its attempt."""
+        """Accept a submission durably and queue it. If it was accepted before, return its attempt."""
         submission = await self.complete(submission, origin.peer.uid, from_gateway=origin.from_gateway)
         span = self._begin_span(submission, origin)
         if not origin.is_new and await self._is_duplicate(origin):
@@ -153,7 +153,7 @@ class Admission:
             await self._webhooks.check(url, uid)
 
     async def complete(self, submission: Submission, uid: int, *, from_gateway: bool = False) -> Submission:
-        """Add the fields of records to which the submission's payload refers."""
+        """Return the submission, with the payload fields that its kind's recorder supplies."""
         records = self._records.get(submission.kind)
         fields = None
         if isinstance(records, SubmissionCompleter):
@@ -164,7 +164,10 @@ class Admission:
         return await self.budget.parse(submission.document, uid, read)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> AcceptedSubmission:
-        """Accept a submission that the daemon has built; a large one keeps its turn until recorded."""
+        """Accept a submission that the daemon built.
+
+        A large one holds the user's turn until it is recorded.
+        """
         uid = origin.peer.uid
         async with self.budget.reading(len(document), uid):
             return await self.submit(await self.read(document, uid), origin)
@@ -172,13 +175,13 @@ class Admission:
     async def submit_stored(
         self, size: int, fetch: Callable[[], Awaitable[bytes]], origin: AttemptOrigin
     ) -> AcceptedSubmission:
-        """Accept a stored submission of `size` bytes; a large one is fetched at the user's turn."""
+        """Accept a stored submission of `size` bytes. Fetch a large one only at the user's turn."""
         uid = origin.peer.uid
         async with self.budget.reading(size, uid):
             return await self.submit(await self.read(await fetch(), uid), origin)
 
     async def _request_repair(self, attempt: Attempt, submission: Submission) -> None:
-        """If the submission requests it, request a repair in case the attempt fails."""
+        """Record the repair that the submission requests for the case that the attempt fails."""
         if submission.repair is not None:
             await self._repair_requests.record(attempt, submission.repair)
 
@@ -192,7 +195,7 @@ class Admission:
         return key is not None and await jobs.get_by_idempotency_key(uid, key) is not None
 
     def _begin_span(self, submission: Submission, origin: AttemptOrigin) -> Span:
-        """Begin an attempt's span; the span never ends if the attempt is rejected.
+        """Begin an attempt's span. The span never ends if the attempt is rejected.
 
         Each item of a batch has a separate trace, because a batch can have thousands of items.
         """
@@ -228,12 +231,12 @@ class Admission:
         return await self._jobs.accept(attempt, submission.document, idempotency_key=key)
 
     async def read_submission_in_turn(self, document: bytes, uid: int) -> Submission:
-        """Read an accepted submission; if it is large, wait for the user's turn first."""
+        """Parse an accepted submission. If it is large, first wait for the user's turn."""
         async with self.budget.reading(len(document), uid):
             return await self.read(document, uid)
 
     async def read(self, document: bytes, uid: int) -> Submission:
-        """Read an accepted submission; the caller must hold the user's turn for a large one."""
+        """Parse an accepted submission. For a large one, the caller must hold the user's turn."""
         return await self.budget.parse(document, uid, partial(read_accepted, kinds=self._kinds))
 
     def require_ready(self) -> None:
@@ -279,11 +282,11 @@ class Admission:
         )
 
     async def load_unfinished(self) -> Sequence[Attempt]:
-        """Return the attempts without a verdict; before the daemon is ready, those from previous runs."""
+        """Return the attempts without a verdict. Until the daemon is ready, all are from earlier runs."""
         return await self._jobs.list_unfinished()
 
     async def recover(self, unfinished: Sequence[Attempt], *, renumbered: bool = True) -> None:
-        """Start attempts without a verdict from a previous run; hold only one document at a time in memory.
+        """Start attempts without a verdict from a previous run. Hold only one document at a time in memory.
 
         `renumbered` is True if earlier events are lost; new events then get numbers above all earlier ones.
         """

@@ -118,7 +118,7 @@ def _is_large_report(report: Report) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConclusionWriter:
-    """A writer of reports and bundles; it signs them if there is an `attester`.
+    """A writer of reports and bundles. It signs them if there is an `attester`.
 
     `attachments` returns the additional files of an attempt that belongs to a chain.
     """
@@ -131,7 +131,7 @@ class ConclusionWriter:
     """Of the thread for large results: several would compete with the event loop for the interpreter."""
 
     async def call_in_thread(self, attempt: Attempt, function: Callable[[], T]) -> T:
-        """Call a function in a thread; only one function runs at a time, and users take turns."""
+        """Call a function in a thread. Only one function runs at a time, and users take turns."""
         async with self.turns.hold(*attempt.flow, attempt.id):
             return await asyncio.to_thread(function)
 
@@ -242,7 +242,7 @@ def _build_concluded(
 
 
 def is_statically_detectable(finding: Finding, job: Job) -> bool:
-    """Return whether the static stages could have found this fault; they can't know a connection's host."""
+    """Return whether the static stages could have found this fault. They can't know a connection's host."""
     listed = job.policy.network.mode is NetworkMode.ALLOWLIST
     return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
 
@@ -305,7 +305,7 @@ def _collect_refused_imports(ran: JudgedRun | None) -> tuple[PolicyEvent, ...]:
 
 
 def _add_rating(job: Job, report: Report) -> Report:
-    """Add the kind's rating, if it has one; a confidence is only added for validated submissions."""
+    """Add the kind's rating, if it has one. A confidence is only added for validated submissions."""
     if report.verdict not in _RATED:
         return report
     rating = job.validator.rate(job.submission.payload, report.findings)
@@ -316,7 +316,7 @@ def _add_rating(job: Job, report: Report) -> Report:
 
 
 def _add_score(job: Job, report: Report, ran: JudgedRun | None) -> Report:
-    """Add the kind's integrity score, if it has one; use null if the run reveals nothing about the code."""
+    """Add the kind's integrity score, if it has one. The score is null if the run proves nothing."""
     integrity = job.validator.integrity(job.submission.payload)
     if integrity is None or report.verdict not in _RATED:
         return replace(report, integrity=integrity)
@@ -397,7 +397,7 @@ RECORD_RETRY_DELAY_S = 1.0
 
 
 def ended(attempt: Attempt, at: datetime, timings_s: Mapping[str, float] | None = None) -> Attempt:
-    """Return an attempt with a verdict as finished; avoid negative durations if the clock was set back."""
+    """Return an attempt with a verdict as finished. Avoid negative durations if the clock was set back."""
     total_s = max(0.0, (at - attempt.created_at).total_seconds())
     timings_s = {**(timings_s or {}), "total": total_s}
     return replace(attempt, state=State.FINISHED, finished_at=at, timings_s=timings_s)
@@ -414,7 +414,7 @@ class VerdictRecorder:
     stopping: asyncio.Event
 
     async def record(self, finished: FinishedAttempt, timings_s: Mapping[str, float]) -> FinishedAttempt:
-        """Record a verdict durably, then publish it; return the recorded verdict."""
+        """Record a verdict durably, then publish it, and return the recorded verdict."""
         attempt = ended(finished.attempt, self.clock.now(), timings_s)
         events = self._build_last_events(attempt)
         recorded = await self._write_verdict(attempt, events, finished)
@@ -439,7 +439,7 @@ class VerdictRecorder:
     async def _write_verdict(
         self, attempt: Attempt, last: tuple[AttemptEvent, ...], finished: FinishedAttempt
     ) -> Attempt:
-        """Write the verdict; retry while the store's error is temporary.
+        """Write the verdict. Retry while the store's error is temporary.
 
         Until the verdict is written, the attempt isn't finished. If the verdict can't be written, the
         attempt gets the verdict `error`, and the next run of the daemon recovers it.
@@ -458,7 +458,7 @@ class VerdictRecorder:
                 return recorded or attempt
 
     async def _remove_superseded(self, attempt: Attempt) -> None:
-        """Remove the bundle of a run that was lost later; a later sweep removes any remaining files."""
+        """Remove the bundle of a run that was lost later. A later sweep removes any remaining files."""
         earlier = find_replaced_location(attempt.bundle) if attempt.bundle else None
         if earlier is not None:
             try:

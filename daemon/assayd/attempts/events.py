@@ -49,7 +49,7 @@ class EventHub:
         self._any = BroadcastEvent()
 
     def open(self, attempt_id: str, owner: int, *, behind: int = 0) -> None:
-        """Open an attempt's log; its events belong to `owner`, and their numbers begin after `behind`."""
+        """Open an attempt's log for the user `owner`. Event numbers start after `behind`."""
         log = self._attempt_log(attempt_id)
         log.owner = owner
         if behind:
@@ -64,7 +64,10 @@ class EventHub:
     def number_events(
         self, attempt_id: str, run_number: int, *bodies: tuple[str, dict[str, object]]
     ) -> tuple[AttemptEvent, ...]:
-        """Number the next events; `show` sends them to followers once their content is recorded."""
+        """Return events with the next sequence numbers.
+
+        Call `deliver` for each once its content is recorded.
+        """
         at, seq = self._clock.now(), self._attempt_log(attempt_id).next_seq
         return tuple(
             AttemptEvent(
@@ -95,7 +98,10 @@ class EventHub:
         return self._attempt_log(attempt_id).next_seq - 1
 
     def close(self, attempt_id: str) -> None:
-        """Close an attempt's log; followers get the remaining events, for a while also late followers."""
+        """Close an attempt's log.
+
+        Followers, and for a while also late followers, get the remaining events.
+        """
         log = self._logs.pop(attempt_id, None)
         if log is not None:
             log.end()
@@ -104,7 +110,7 @@ class EventHub:
                 self._ended.popitem(last=False)
 
     def holds_events(self, attempt_id: str) -> bool:
-        """Return whether an attempt's events are in memory; otherwise, they are in the store."""
+        """Return whether an attempt's events are in memory. Otherwise, they are in the store."""
         return attempt_id in self._logs or attempt_id in self._ended
 
     async def follow(self, attempt_id: str, *, after: int = 0) -> AsyncGenerator[AttemptEvent, None]:
@@ -150,7 +156,7 @@ class EventHub:
             await changed.wait()
 
     def _build_missed_events_gap(self) -> AttemptEvent:
-        """Return a gap event for lost events; the number of events that this follower missed is unknown."""
+        """Return a gap event for lost events. The number of events that this follower missed is unknown."""
         return AttemptEvent(
             attempt_id="", run_number=0, seq=0, kind=GAP, at=self._clock.now(), body={"missed": None}
         )
@@ -184,7 +190,7 @@ class _AttemptLog:
         self._output_bytes = 0
 
     def add(self, event: AttemptEvent) -> None:
-        """Store an event; if the buffer is full, drop the oldest output."""
+        """Store an event. If the buffer is full, drop the oldest output."""
         self.next_seq = event.seq + 1
         if event.kind in OUTPUT:
             self._output.append(event)
@@ -196,7 +202,7 @@ class _AttemptLog:
         self.signal.wake_all()
 
     def end(self) -> None:
-        """Signal that no more events will follow."""
+        """Mark the log as complete, and wake its followers."""
         self.ended = True
         self.signal.wake_all()
 

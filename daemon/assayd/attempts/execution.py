@@ -42,7 +42,7 @@ UNITS_TRACED = 100
 
 
 class AttemptAbandonedError(Exception):
-    """An exception raised if the daemon stops before the verdict; its next run recovers the attempt.
+    """An exception raised if the daemon stops before the verdict. The daemon's next run recovers the attempt.
 
     `run_number` is the number of the interrupted run; None if no run was interrupted.
     """
@@ -104,7 +104,7 @@ class Job:
 
     @contextmanager
     def measure_step(self, clock: Clock, step: str, *, span: str | None = None) -> Iterator[Span]:
-        """Add the body's duration to the step's timing; yield a span, by default named after the step."""
+        """Add the body's duration to the step's timing. Yield a span, by default named after the step."""
         began = clock.monotonic()
         try:
             with self.trace_step(span or step) as begun:
@@ -129,13 +129,13 @@ class Job:
 
 
 def get_loggable_error_name(problem: BaseException) -> str:
-    """Return an AssaydError's code, or the class name of another error; neither contains users' text."""
+    """Return an AssaydError's code, or the class name of another error. Neither contains users' text."""
     return problem.code if isinstance(problem, AssaydError) else type(problem).__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts for operators, in addition to the row; None for values without a container or an observation.
+    """Facts for operators, in addition to the row. A value without a container or observation is None.
 
     `would_fail` is True if a report-only attempt would fail under enforcement; None for other attempts.
     `stages` contains the stages that ran, with their durations in seconds. `limit_shares` contains the used
@@ -192,7 +192,7 @@ class UnitPublisher(RunObserver):
         self._job.emit("unit", build_unit_body(self._units, index, "started"))
 
     def on_unit_ended(self, index: int, result: UnitResult) -> None:
-        """Publish how a unit ended."""
+        """Publish a unit's end with its cause and duration, and add a span to the trace."""
         cause, took_s = result.outcome.cause.value, result.usage.wall_s
         self._job.emit("unit", build_unit_body(self._units, index, cause, took_s))
         if index < UNITS_TRACED:
@@ -209,7 +209,7 @@ class AttemptRunner(Protocol):
     async def __call__(self, job: Job) -> FinishedAttempt:
         """Run the attempt, record its verdict, and return the attempt with the verdict.
 
-        Raises: Abandoned, if the program stops before the outcome is decided.
+        Raises: AttemptAbandonedError, if the program stops before the outcome is decided.
         """
         ...
 
@@ -221,11 +221,11 @@ class Readiness(Protocol):
     """Set once getting ready has succeeded or failed for the first time."""
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts can be run, and why not."""
+        """Return whether attempts can be run, and the reason if they can't."""
         ...
 
     async def prepare(self) -> None:
-        """Become ready, regardless of how long this takes."""
+        """Prepare everything that runs need. This can take arbitrarily long."""
         ...
 
     async def keep_ready(self) -> NoReturn:
@@ -237,7 +237,7 @@ class Readiness(Protocol):
         ...
 
     def image_problem(self, name: str) -> str:
-        """Return why an image can't be used to run anything; empty if no problem is known."""
+        """Return why an image can't be used to run anything. The result is empty if no problem is known."""
         ...
 
     async def image_digest(self, name: str) -> str:
@@ -269,7 +269,7 @@ class RemoteAttempts(Protocol):
         ...
 
     async def cancel(self, attempt_id: str) -> bool:
-        """Cancel an attempt; return False if it already has a verdict or if no attempt has this id."""
+        """Cancel an attempt. Return False if it already has a verdict or if no attempt has this id."""
         ...
 
 

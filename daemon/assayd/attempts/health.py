@@ -40,7 +40,7 @@ class SelfTest:
     async def run_sample(
         self, validator: Kind, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
     ) -> list[str]:
-        """Run one sample; return a sentence for each deviation from the sample's expected result.
+        """Run one sample, and return a sentence for each deviation from the sample's expected result.
 
         Raises: AssaydError, if the sample can't be run.
         """
@@ -61,7 +61,7 @@ class SelfTest:
         )
 
     async def _run_spec(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
-        """Run a container; as for an attempt, repeat the lease once after a retryable error."""
+        """Run a container. As for an attempt, repeat the lease once after a retryable error."""
         try:
             async with self._sandbox.lease(spec) as lease:
                 return await self._sandbox.run(lease, Deadline(limits.timeout_s))
@@ -102,7 +102,7 @@ def build_identity_row(former: str | None, state_dir: str) -> HealthRow:
 
 
 def build_policies_row(problem: str) -> HealthRow:
-    """Return a row on whether the policies in use match the files; `problem` is the reason if not."""
+    """Return a row on whether the policies in use match the files. `problem` is the reason if not."""
     if not problem:
         return HealthRow(
             check="policies", status=HealthStatus.OK, detail="the profiles in use match the files"
@@ -115,7 +115,7 @@ def build_policies_row(problem: str) -> HealthRow:
 def build_kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> HealthRow:
     """Return a row that reports whether all kinds can be used.
 
-    `missing` maps purposes, e.g. kinds, to the packages that aren't installed; `left_out` maps kinds to the
+    `missing` maps purposes, e.g. kinds, to packages that aren't installed. `left_out` maps kinds to the
     policies that no file defines.
     """
     if left_out:
@@ -130,7 +130,7 @@ def build_kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> 
 
 
 def build_helpers_row(missing: Mapping[str, str]) -> HealthRow:
-    """Return a row on whether the optional programs are installed; `missing` describes their uses."""
+    """Return a row on whether the optional programs are installed. `missing` describes their uses."""
     if not missing:
         return HealthRow(
             check="helpers", status=HealthStatus.OK, detail="all optional programs are installed"
@@ -141,7 +141,7 @@ def build_helpers_row(missing: Mapping[str, str]) -> HealthRow:
 
 
 def build_static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
-    """Return a row with the runtime policy's findings that the static stages missed."""
+    """Return a row that counts policy violations by kind and rule that only the run revealed."""
     if not misses:
         return HealthRow(check="static misses", status=HealthStatus.OK, detail="none since the start")
     listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))

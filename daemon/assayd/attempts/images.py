@@ -44,7 +44,7 @@ CheckImage = Callable[[Sandbox, str], Awaitable[Sequence[str]]]
 
 
 class ImageTester:
-    """A tester of images for kinds; it remembers the results."""
+    """A tester of images for kinds. It remembers the results."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ImageTester:
             raise EngineError("image.unfit", f"image {name} can't be used for kind {validator.name}: {shown}")
 
     def _get_cached_complaints(self, digest: str, validator: Kind) -> Sequence[str] | None:
-        """Return the known complaints about an image; None if the image must be tested or tested again."""
+        """Return the known complaints about an image, or None if the image must be tested or tested again."""
         failed_at = self._failed_at.get(digest)
         if failed_at is not None and self._clock.monotonic() - failed_at >= AGAIN_S:
             del self._failed_at[digest]
@@ -116,7 +116,7 @@ class ImageTester:
         return complaints
 
     async def _run_samples(self, name: str, validator: Kind, *, python: bool) -> Sequence[str]:
-        """Run a kind's samples in an image under the kind's policy; skip Python samples without Python."""
+        """Run a kind's samples in an image under the kind's policy. Skip Python samples without Python."""
         policy = replace(self._policies.get(validator.default_policy), image=name)
         limits = derive_limits(policy, self._caps)
         said = []
@@ -153,7 +153,7 @@ class ImageHints:
         self._named = named
 
     async def add(self, validator: Kind, judgement: Judgement) -> Judgement:
-        """Return the judgement, extended with hints about images that contain the missing modules."""
+        """Return the judgement, with hints that name images with the missing modules."""
         found = [one for findings in judgement.stage_findings.values() for one in findings]
         if not validator.any_image or all(finding.rule != _MISSING for finding in found):
             return judgement
@@ -165,7 +165,10 @@ class ImageHints:
         return replace(judgement, stage_findings=stages)
 
     async def _build_hints_by_module(self) -> Mapping[str, str]:
-        """Return a hint for each module of a built image; of several images, the first by name wins."""
+        """Return a hint for each module of the built images.
+
+        If several images have it, the first name wins.
+        """
         known: dict[str, str] = {}
         for name, profiles in sorted(self._named().items()):
             try:

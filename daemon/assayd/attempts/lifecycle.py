@@ -60,7 +60,7 @@ AddHints = Callable[[Kind, Judgement], Awaitable[Judgement]]
 
 
 async def accept_any_image(job: Job, spec: RunSpec) -> None:
-    """Accept every image; this is the default if images aren't tested."""
+    """Accept every image. This is the default if images aren't tested."""
 
 
 class RunJournal(Protocol):
@@ -100,9 +100,9 @@ class LocalExecution:
     run_elsewhere: RunElsewhere | None = None
 
     async def run(self, job: Job) -> FinishedAttempt:
-        """Process an attempt from its submission to its bundle; the caller records the verdict.
+        """Process an attempt from its submission to its bundle. The caller records the verdict.
 
-        Raises: Abandoned, if the daemon stops before the outcome is decided.
+        Raises: AttemptAbandonedError, if the daemon stops before the outcome is decided.
         """
         static: tuple[StageReport, ...] = ()
         ran: JudgedRun | None = None
@@ -138,7 +138,7 @@ class LocalExecution:
         ran: JudgedRun | None,
         failure: Failure | None,
     ) -> FinishedAttempt:
-        """Conclude the attempt with its result; if this fails, conclude it with an internal error."""
+        """Conclude the attempt with its result. If this fails, conclude it with an internal error."""
         try:
             return await self.conclusion.conclude(job, static, ran, failure)
         except Exception:
@@ -157,7 +157,7 @@ class LocalExecution:
             raise AssaydError("attempt.interrupted", message)
 
     async def _run_plan(self, job: Job, spec: RunSpec, payload: BaseModel) -> JudgedRun:
-        """Run the plan in a container; repeat a run that was lost because of an internal error.
+        """Run the plan in a container. Repeat a run that was lost because of an internal error.
 
         A failed lease doesn't count as a run. It is retried as long as the engine may recover.
         """
@@ -232,7 +232,7 @@ class LocalExecution:
         return replace(ran, judgement=replace(ran.judgement, stage_findings=united))
 
     async def _run_trial(self, job: Job, spec: RunSpec) -> RunResult | None:
-        """Run a trial in another container; return None if none is available or the trial was interrupted.
+        """Run a trial in another container. Return None if none is available or the trial was interrupted.
 
         A trial isn't recorded: after a restart, the daemon removes the trial's container and runs the whole
         attempt again.
@@ -325,7 +325,7 @@ class RecordedExecution:
 
 
 def _raise_if_abandoned(job: Job, ran: JudgedRun | None, failure: Failure | None) -> None:
-    """Raise Abandoned for an interrupted attempt, unless it has reached a verdict."""
+    """Raise AttemptAbandonedError for an interrupted attempt, unless it has reached a verdict."""
     broken_off = ran is not None and ran.result.outcome.cause is Cause.CANCELLED
     if job.abandoned and (broken_off or failure is not None):
         raise AttemptAbandonedError(job.attempt.run_number if broken_off else None)
@@ -346,13 +346,13 @@ def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
 
 
 def _plan_run(job: Job, checked: CheckedSubmission) -> RunSpec | None:
-    """Return the run spec; None if a static stage failed."""
+    """Return the run spec, or None if a static stage failed."""
     policy = job.policy.to_runtime_policy()
     return None if checked.failed else job.validator.plan(checked.payload, policy, job.limits)
 
 
 def _apply_reporting_mode(job: Job, judgement: Judgement) -> Judgement:
-    """Return the judgement after applying the profile's reporting mode to its findings."""
+    """Return the judgement, with the profile's reporting mode applied to its findings."""
     found = {
         stage: apply_reporting_mode(findings, job.validator.rules, job.policy)
         for stage, findings in judgement.stage_findings.items()
@@ -361,7 +361,7 @@ def _apply_reporting_mode(job: Job, judgement: Judgement) -> Judgement:
 
 
 def _find_lost_run_failure(ran: JudgedRun | None) -> Failure | None:
-    """Return the internal error to which the last run was lost; None if the run wasn't lost."""
+    """Return the internal error to which the last run was lost, or None if the run wasn't lost."""
     if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
         return None
     message = "The run was lost, and no retry is left; see the execution's evidence."

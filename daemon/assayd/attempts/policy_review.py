@@ -40,7 +40,7 @@ _BUILTINS = frozenset({".", "alias", "enable", "eval", "exec", "kill", "source",
 
 @dataclass(slots=True, kw_only=True)
 class Addition:
-    """A name under a key, with the count of attempts that needed it; `enough` of them needed only this."""
+    """A name under a key, with the count of attempts that needed it. `enough` of them needed only this."""
 
     key: str
     name: str
@@ -59,7 +59,7 @@ class Addition:
 
 @dataclass(slots=True, kw_only=True)
 class Suggestion:
-    """The additions that a profile needs; with all of them, `helped` attempts would have broken no rule."""
+    """The additions that a profile needs. With all of them, `helped` attempts would have broken no rule."""
 
     policy: str
     seen: int = 0
@@ -68,7 +68,7 @@ class Suggestion:
     withheld: dict[tuple[str, str], Addition] = field(default_factory=dict)
 
     def note(self, attempt: Attempt, findings: Iterable[Finding], policy: ExecutionPolicy) -> None:
-        """Count an attempt under each name for which it was refused."""
+        """Count an attempt under each addition that the profile would need to allow it."""
         keyed = [finding for finding in findings if finding.profile_key is not None]
         needed = {
             _derive_addition(finding, policy): None for finding in keyed if not _is_allowed(finding, policy)
@@ -131,7 +131,7 @@ def _is_allowed(finding: Finding, policy: ExecutionPolicy) -> bool:
 
 
 def _derive_addition(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | None]:
-    """Return the key and name that would resolve a finding, and the reason if the name isn't suggested."""
+    """Return the key and name that would resolve a finding, and the reason if no addition is suggested."""
     key, name = finding.profile_key or "", finding.subject or finding.rule
     if key == "sql.rules":
         return key, finding.rule, None if finding.rule in SQL_RULES else "no profile may set the rule"
@@ -241,7 +241,7 @@ def _build_valid_payload(kind: Kind) -> Mapping[str, Any]:
 
 
 def _add_snippet(snippet: Snippet, payload: Mapping[str, Any], kind: Kind) -> tuple[Mapping[str, Any], int]:
-    """Put the snippet into a payload; return the payload and the number of lines before the snippet."""
+    """Insert the snippet into a payload. Return the payload and the number of lines before the snippet."""
     if snippet.language != PYTHON and "steps" in payload:
         step = {"name": "snippet", "type": snippet.language, "content": snippet.text}
         return {**payload, "steps": [step]}, 0

@@ -40,7 +40,7 @@ MAX_LARGE = 2
 
 
 class CheckConcurrencyLimiter:
-    """Limits static checks to one per user, and to a few large submissions at a time, in users' turn."""
+    """Limits on static checks: one per user, and a few large submissions at a time, with users in turn."""
 
     def __init__(self) -> None:
         self._users: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
@@ -106,7 +106,7 @@ class TrialChange:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyTrial:
-    """The progress and results of a trial; `undecided` attempts failed at run time and need a new run."""
+    """The progress and results of a trial. `undecided` attempts failed at run time and need a new run."""
 
     total: int
     tried: int = 0
@@ -141,7 +141,7 @@ Read = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTrialRunner:
-    """A runner of trials of profiles. `busy` contains the users with a running trial: at most one each."""
+    """A runner of policy trials. `busy` contains the users with a running trial, which is limited to one."""
 
     jobs: DatabaseJobStore
     admission: Admission
@@ -156,7 +156,7 @@ class PolicyTrialRunner:
     async def run(
         self, policy: ExecutionPolicy, query: AttemptQuery, peer: Peer, *, run: bool = False
     ) -> AsyncGenerator[PolicyTrial, None]:
-        """Yield the trial's state as it progresses; if the generator is closed, cancel the trial.
+        """Yield the trial's state as it progresses. If the generator is closed, cancel the trial.
 
         Raises: RequestError ``policy.busy``.
         """
@@ -207,7 +207,7 @@ class PolicyTrialRunner:
     async def _check_attempt(
         self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, uid: int
     ) -> None:
-        """Compare an attempt's verdict with the result of its static stages under the profile, in turn."""
+        """Compare an attempt's verdict with the result of its static stages under the profile."""
         try:
             async with self.turns.wait_for_size_turn(uid, await self.jobs.document_size(attempt.id)):
                 document = await self.jobs.document(attempt.id)
@@ -241,7 +241,10 @@ class PolicyTrialRunner:
     async def _run_attempt(
         self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, peer: Peer
     ) -> bool:
-        """Submit an attempt's code under the profile and compare verdicts; False if the quota is used up."""
+        """Submit an attempt's code under the profile, and compare the verdicts.
+
+        Return False if the quota is used up.
+        """
         budget = self.admission.budget
         rewrite = partial(_serialize_with_policy, policy.name)
 
@@ -267,7 +270,7 @@ class PolicyTrialRunner:
         return True
 
     async def _read_submission(self, document: bytes, uid: int) -> Submission | None:
-        """Return a stored submission; None if this daemon can't read it anymore."""
+        """Return a stored submission, or None if this daemon can't read it anymore."""
         try:
             return await self.admission.read_submission_in_turn(document, uid)
         except AssaydError:
@@ -281,7 +284,7 @@ class PolicyTrialRunner:
 
 
 def _apply_overrides(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
-    """Return the profile with the request's overrides; without any of them if one would loosen it."""
+    """Return the profile tightened by the submission's overrides, or unchanged if one would loosen it."""
     try:
         return tighten_policy(policy, submission.overrides)
     except RequestError:
@@ -289,7 +292,7 @@ def _apply_overrides(policy: ExecutionPolicy, submission: Submission) -> Executi
 
 
 def _serialize_with_policy(policy: str, document: bytes) -> bytes:
-    """Return the submission to validate a stored one again under another policy."""
+    """Return the kind, payload and labels of a stored submission, as a submission under `policy`."""
     read = json.loads(document)
     kept = {name: read[name] for name in ("kind", "payload", "labels") if name in read}
     return json.dumps({**kept, "policy": policy}).encode()
@@ -315,9 +318,9 @@ def read_findings(report: bytes) -> list[Finding]:
 async def run_static_check(
     submission: Submission, trials: PolicyTrialRunner, *, uid: int
 ) -> tuple[StageReport, ...]:
-    """Return the stages that an attempt would report, with run-time stages skipped; users take turns.
+    """Return the stages that an attempt would report, with run-time stages skipped. Users take turns.
 
-    Raises: RequestError, as for the submission of an attempt.
+    Raises: the same RequestErrors as the submission of an attempt.
     """
     submission = await trials.admission.complete(submission, uid)
     policy, kind = trials.admission.policy(submission), trials.kinds[submission.kind]

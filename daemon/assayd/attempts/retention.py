@@ -118,7 +118,7 @@ class Retention:
         """Whether this process sweeps by itself; of several on one database, one does."""
 
     async def keep_sweeping(self) -> NoReturn:
-        """Sweep periodically, and when disk space is short, until cancelled; retry after store errors."""
+        """Sweep periodically, and when disk space is short, until cancelled. Retry after store errors."""
         due = 0.0
         while True:
             try:
@@ -132,7 +132,7 @@ class Retention:
             await asyncio.sleep(FREE_SPACE_CHECK_INTERVAL_S)
 
     async def sweep(self, *, dry_run: bool = False) -> SweepResult:
-        """Remove old or excess attempts, and replaced bundles; in a dry run, only count them."""
+        """Remove old or excess attempts, and superseded bundles. In a dry run, only count them."""
         async with self._sweeping:
             swept = SweepResult()
             async with aclosing(self._select_removals(stays=dry_run)) as pages:
@@ -151,7 +151,7 @@ class Retention:
             return replace(swept, bundles=swept.bundles + len(doubles))
 
     async def _select_removals(self, *, stays: bool) -> AsyncGenerator[_Removal, None]:
-        """Yield the attempts to remove; `stays` is True if they will still exist at the next query."""
+        """Yield the attempts to remove. `stays` is True if they will still exist at the next query."""
         going: dict[str, Attempt] = {}
         async for page in self._iter_pages(
             RemovalQuery(before=self._compute_retention_cutoff()), stays=stays
@@ -212,7 +212,7 @@ class Retention:
         return {attempt_id: size + rows.get(attempt_id, 0) for attempt_id, size in bundles.items()}
 
     async def _compute_bytes_to_release(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
-        """Return the bytes of bundles that each user must release; include rows if space is short."""
+        """Return the bytes of bundles that each user must release. Include rows if space is short."""
         bundles = {uid: usage.disk_bytes for uid, usage in held.items()}
         over = compute_excess(bundles, self._keep.disk_bytes)
         freed = sum(over.values())
@@ -224,7 +224,7 @@ class Retention:
         return {uid: max(over.get(uid, 0), for_room.get(uid, 0)) for uid in over.keys() | for_room.keys()}
 
     async def _compute_missing_space(self) -> int:
-        """Return the bytes missing to twice the reserve; below the reserve itself, users are refused."""
+        """Return the bytes that are missing to twice the reserve; negative if there is more free space."""
         return 2 * self._keep.min_free_bytes - await self._artifacts.free_bytes()
 
     def _compute_retention_cutoff(self) -> datetime:
@@ -302,7 +302,7 @@ class UploadTracker:
 
     @property
     def active(self) -> frozenset[str]:
-        """Return the batches that are being uploaded."""
+        """Return the ids of the batches that are being uploaded."""
         return frozenset(self._active)
 
     @contextmanager

@@ -147,7 +147,7 @@ class Scheduler:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Scheduler]:
-        """Run attempts while the body runs; afterwards, leave active attempts to the daemon's next run."""
+        """Run attempts while the body runs. Afterwards, leave active attempts to the daemon's next run."""
         async with task_group() as self._tasks:
             try:
                 yield self
@@ -162,7 +162,7 @@ class Scheduler:
         return len(self._active)
 
     def set_max_active(self, active: int) -> None:
-        """Set the maximum number of active attempts; already active attempts continue."""
+        """Set the maximum number of active attempts. Already active attempts continue."""
         self._limits = replace(self._limits, active=active)
         self._start_waiting_attempts()
 
@@ -173,21 +173,21 @@ class Scheduler:
         return counts
 
     def oldest_accepted_at(self) -> datetime | None:
-        """Return the acceptance time of the oldest attempt without a verdict; None if there is none."""
+        """Return the acceptance time of the oldest attempt without a verdict, or None if all have one."""
         active = (job.attempt.created_at for job in self._active.values())
         waiting = (order.attempt.created_at for order in self._queue.items())
         return min((*active, *waiting), default=None)
 
     def list_active(self, query: AttemptQuery) -> list[Attempt]:
-        """Return the attempts in a state that is kept only in memory, the newest first."""
+        """Return the matching active attempts, whose states are only in memory, with the newest first."""
         found = [job.attempt for job in self._active.values() if query.matches(job.attempt)]
         found.sort(key=lambda attempt: (attempt.created_at, attempt.id), reverse=True)
         return found[: query.limit]
 
     def acquire_permit(self, uid: int, size: int) -> None:
-        """Acquire a permit for one more attempt of this user, whose document has this many bytes.
+        """Reserve a place in the queue and `size` document bytes for one more attempt of a user.
 
-        The permit is released when the attempt started with it ends, or by `release`.
+        The permit is released when the attempt ends, or by `release`.
 
         Raises: RequestError ``queue.full``, ``quota.full`` or ``not_ready`` (all retryable).
         """
@@ -204,16 +204,17 @@ class Scheduler:
         self._permits[uid] += 1
 
     def release(self, uid: int, size: int) -> None:
-        """Release a permit, and its bytes in the budget."""
+        """Release a user's permit and its bytes in the budget."""
         self.budget.release(uid, size)
         self._permits[uid] -= 1
         if not self._permits[uid]:
             del self._permits[uid]
 
     def start(self, order: QueuedAttempt, *, permitted: bool = True) -> None:
-        """Put an accepted attempt into the queue; if it needs no permit, its document waits in the store.
+        """Put an accepted attempt into the queue.
 
-        If `release_waiters` was already called, the attempt stays recorded, but callers can't wait for it.
+        With `permitted=False`, the attempt needs no permit, and its document stays in the store until it
+        starts. After `release_waiters`, the attempt stays recorded, but callers can't wait for it.
         """
         attempt = order.attempt
         self._record_submission(attempt.peer.uid)
@@ -240,7 +241,7 @@ class Scheduler:
         self._metrics.queue_bytes.set(self.budget.held)
 
     def _pop_next(self) -> QueuedAttempt | None:
-        """Remove and return the next attempt to start; users take turns.
+        """Remove and return the next attempt to start. Users take turns.
 
         A user's first attempt needs one free slot. Each further attempt must leave one free slot for every
         `MAX_PER_FREE` active attempts of the user, and at least one, unless the user is alone.
@@ -336,12 +337,12 @@ class Scheduler:
             self._tasks.create_task(self._release_memory_later())
 
     async def _release_memory_later(self) -> None:
-        """Schedule another release of memory, since the run spec is kept until the container is removed."""
+        """Release free memory once the container is removed, because its run spec is kept until then."""
         await pause(REMOVED_S, unless=self._stopping)
         await asyncio.to_thread(memory.release_free_memory)
 
     async def _delete_interrupted_run(self, attempt_id: str, run_number: int | None) -> None:
-        """Remove the record of a run that the daemon's stop interrupted, so that the run doesn't count.
+        """Remove the record of a run that the daemon interrupted by stopping, so that the run doesn't count.
 
         If the record can't be removed, the run counts, as after a crash.
         """
@@ -370,7 +371,10 @@ class Scheduler:
             return finished
 
     def _large_submission_slot(self, order: QueuedAttempt) -> AbstractAsyncContextManager[None]:
-        """Hold one of the few slots for large submissions, in turn; do nothing for other submissions."""
+        """Hold one of the few slots for large submissions while the body runs.
+
+        Other submissions need none.
+        """
         return self._hold_large_slot(order) if order.read_bytes > LARGE_BYTES else nullcontext()
 
     @asynccontextmanager
@@ -400,7 +404,7 @@ class Scheduler:
         log.info("attempt.finished", **build_summary_line(finished))
 
     def cancel(self, attempt_id: str) -> bool:
-        """Cancel a waiting or active attempt; return False if the attempt is neither."""
+        """Cancel a waiting or active attempt. Return False if it is neither waiting nor active."""
         job = self._active.get(attempt_id)
         if job is not None:
             job.cancel()
@@ -411,7 +415,7 @@ class Scheduler:
         return False
 
     async def wait(self, attempt_id: str, timeout_s: float | None) -> FinishedAttempt | None:
-        """Wait for a waiting or active attempt; return None at the timeout or if the attempt is neither.
+        """Wait for a waiting or active attempt. Return None at the timeout or if the attempt is neither.
 
         An attempt that this run of the daemon can't finish anymore counts as neither waiting nor active.
         """
@@ -426,12 +430,12 @@ class Scheduler:
         return attempt_id in self._finished
 
     def get_active(self, attempt_id: str) -> Attempt | None:
-        """Return the current state of an active attempt."""
+        """Return the current state of an active attempt, or None if it isn't active."""
         job = self._active.get(attempt_id)
         return job.attempt if job else None
 
     async def abandon_all(self) -> None:
-        """Interrupt all active attempts, to be recovered by the daemon's next run; wait until they stop."""
+        """Interrupt all active attempts, which the daemon's next run recovers, and wait until they stop."""
         futures = [self._finished[attempt_id] for attempt_id in self._active]
         for job in self._active.values():
             job.abandon()
@@ -439,7 +443,7 @@ class Scheduler:
             await asyncio.wait(futures)
 
     def release_waiters(self) -> None:
-        """Wake the waiters of attempts that won't be started anymore; the attempts stay recorded."""
+        """Wake the waiters of attempts that won't be started anymore. The attempts stay recorded."""
         self._released = True
         for order in self._queue.clear():
             self._finished.pop(order.attempt.id).cancel()
@@ -449,7 +453,7 @@ class Scheduler:
         self._hub.end()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Stop accepting attempts, and wait until active ones have ended; return False at the timeout."""
+        """Stop starting attempts, and wait until the active ones have ended. Return False at the timeout."""
         self._stopping.set()
         if self._active:
             futures = [self._finished[attempt_id] for attempt_id in self._active]

@@ -152,7 +152,7 @@ class DaemonService:
         self._recent_bytes = 0
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts are accepted, and why not."""
+        """Return whether attempts are accepted, and the reason if they aren't."""
         return self._acceptance.now()
 
     async def require_ready(self) -> None:
@@ -180,7 +180,7 @@ class DaemonService:
         return await self._admission.submit(submission, origin)
 
     async def replay(self, attempt: Attempt, *, peer: Peer, idempotency_key: str | None = None) -> Attempt:
-        """Accept the submission of a finished attempt again; with the same key, return the same replay.
+        """Accept the submission of a finished attempt again. With the same key, return the same replay.
 
         Raises: RequestError ``attempt.unfinished``.
         """
@@ -205,7 +205,7 @@ class DaemonService:
         return await asyncio.to_thread(_compare_attempts, first, attempt, before, after)
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Return the attempt once it is finished; at the timeout, return its current state.
+        """Return the attempt once it is finished. At the timeout, return its current state.
 
         Raises: RequestError ``not_found``.
         """
@@ -222,7 +222,7 @@ class DaemonService:
         return attempt
 
     def _find_remote_attempts(self, attempt_id: str) -> RemoteAttempts | None:
-        """Return the process to which requests about an attempt that runs elsewhere must be sent."""
+        """Return the access to other processes' attempts, or None if this process can handle the attempt."""
         return None if self._scheduler.is_active(attempt_id) else self._others
 
     def _remember_documents(self, finished: FinishedAttempt) -> None:
@@ -245,7 +245,7 @@ class DaemonService:
         return self._scheduler.get_active(attempt_id) or await self._jobs.get(attempt_id)
 
     async def list(self, query: AttemptQuery) -> AttemptPage:
-        """List attempts, the newest first; active attempts have their current state."""
+        """List attempts, the newest first. Active attempts have their current state."""
         if query.state in UNDER_WAY:
             return AttemptPage(attempts=tuple(self._scheduler.list_active(query)), next_cursor=None)
         page = await self._jobs.list(query)
@@ -264,7 +264,7 @@ class DaemonService:
             raise RequestError("attempt.finished", "the attempt has finished already")
 
     async def documents(self, attempt: Attempt) -> Documents:
-        """Return report and execution record of a finished attempt; null for both if its bundle is gone."""
+        """Return report and execution record of a finished attempt as JSON; null if its bundle is gone."""
         try:
             return self._forget_documents(attempt.id) or await self.read_documents(attempt)
         except StoreError as problem:
@@ -287,7 +287,7 @@ class DaemonService:
         return self._artifacts.read_chunks(_require_bundle(attempt), name)
 
     def bundle_path(self, attempt: Attempt) -> str | None:
-        """Return the folder of an attempt's bundle on this host; None if the attempt has no bundle."""
+        """Return the folder of an attempt's bundle on this host, or None if the attempt has no bundle."""
         path = None if attempt.bundle is None else self._artifacts.path(attempt.bundle)
         return None if path is None else str(path)
 
@@ -319,7 +319,7 @@ class DaemonService:
         return self._hub.follow_all(uid, after=after)
 
     async def collect_garbage(self, *, dry_run: bool) -> SweepResult:
-        """Remove old or excess attempts; in a dry run, only report them."""
+        """Remove old or excess attempts. In a dry run, only report them."""
         return await self._retention.sweep(dry_run=dry_run)
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
@@ -360,7 +360,7 @@ class DaemonService:
         return await self._readiness.image_digest(name)
 
     async def health(self) -> Sequence[HealthRow]:
-        """Examine engine, images, isolation, limits and permissions."""
+        """Return the results of all health checks: engine, images, isolation, limits and permissions."""
         rows = [*await self._examine_engine(), *await self._acceptance.rows()]
         rows += [
             build_identity_row(self._copied_from, self._facts.state_dir),
@@ -382,7 +382,7 @@ class DaemonService:
         return rows
 
     def _find_missing_helpers(self) -> dict[str, str]:
-        """Return the kinds' optional programs that aren't installed on this host."""
+        """Return the missing optional programs of this host, each with the effect of its absence."""
         helpers = {name: text for kind in self.kinds.values() for name, text in kind.helpers.items()}
         return {name: text for name, text in helpers.items() if shutil.which(name) is None}
 
@@ -394,7 +394,7 @@ class DaemonService:
             return (_build_overdue_check_row("engine", ENGINE_ANSWERS_S, HealthStatus.FAIL),)
 
     async def _time_check(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
-        """Return a health check's row with its duration; cancel the check after `EXAMINED_S` seconds."""
+        """Return a health check's row with its duration. Cancel the check after `EXAMINED_S` seconds."""
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(EXAMINED_S):
@@ -423,7 +423,7 @@ class DaemonService:
     async def _try_sample(
         self, selftest: SelfTest, validator: Kind, sample: Sample, places: asyncio.Semaphore
     ) -> Sequence[str]:
-        """Run one sample; return a sentence for each deviation from the expected result."""
+        """Run one sample, and return a sentence for each deviation from the expected result."""
         policy = self._policies.get(validator.default_policy)
         limits = derive_limits(policy, self._caps)
         async with places:

@@ -95,12 +95,12 @@ def _iter_limit_shares(result: RunResult, limits: Limits) -> Iterator[tuple[str,
 
 
 def _count_denied(units: Sequence[UnitResult], kind: str) -> int:
-    """Return the number of distinct accesses that the policy refused; the same code runs for every path."""
+    """Return the number of distinct accesses of a kind that the policy refused. Units repeat accesses."""
     return len({e for unit in units for e in unit.events if e.kind == kind and not e.allowed})
 
 
 def build_summary_line(finished: FinishedAttempt) -> dict[str, object]:
-    """Return the facts about an attempt for operators, as the keys of one log line."""
+    """Return the fields of the log line about a finished attempt."""
     attempt, facts = finished.attempt, finished.facts
     return {
         "verdict": attempt.verdict.value if attempt.verdict else None,
@@ -125,7 +125,7 @@ def build_summary_line(finished: FinishedAttempt) -> dict[str, object]:
 
 
 def build_span_attributes(finished: FinishedAttempt) -> dict[str, Attribute]:
-    """Return the attributes that an attempt's span gets at its end; they contain no text of users."""
+    """Return the final attributes of an attempt's span, without any user's text."""
     attempt, facts = finished.attempt, finished.facts
     return {
         "attempt_id": attempt.id,
@@ -196,7 +196,7 @@ async def update_gauges_periodically(
 async def count(
     metrics: Metrics, jobs: DatabaseJobStore, batches: DatabaseBatchStore, outbox: Outbox
 ) -> None:
-    """Set the gauges once. Raises: StoreError."""
+    """Set the gauges of waiting items, waiting messages and bundle bytes. Raises: StoreError."""
     metrics.batch_items_waiting.set(await batches.count_unfinished_items())
     metrics.webhook_messages.set((await outbox.count_undelivered()).count)
     metrics.bundle_bytes.set(sum(usage.disk_bytes for usage in (await jobs.usage()).values()))

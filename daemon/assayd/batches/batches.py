@@ -123,7 +123,7 @@ class DaemonBatches:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DaemonBatches]:
-        """Feed batches while the body runs."""
+        """Submit the items of the batches while the body runs."""
         async with task_group() as self._tasks:
             feeding: set[asyncio.Task[None]] = set()
             self._feeding = feeding
@@ -137,13 +137,13 @@ class DaemonBatches:
                     task.cancel()
 
     def stop(self) -> None:
-        """Start no more attempts, and release followers; the scheduler ends the running attempts."""
+        """Start no more attempts, and release followers. The scheduler ends the running attempts."""
         self._stopping.set()
         for feeder in self._feeders.values():
             feeder.stop()
 
     async def recover(self, unfinished: Sequence[Attempt], only: Container[str] | None = None) -> None:
-        """Continue the batches of a previous run; its unfinished attempts must have been started before.
+        """Continue the batches of a previous run. Its unfinished attempts must have been started before.
 
         Args:
             unfinished: the unfinished attempts.
@@ -161,12 +161,12 @@ class DaemonBatches:
             log.warning("batches.recovered", count=len(batches))
 
     async def _ensure_feeder(self, batch: Batch) -> None:
-        """Feed a batch if this process drives it; otherwise, notify the process that does."""
+        """Feed a batch if this process drives it. Otherwise, notify the process that drives it."""
         if await self._driving.claim(WorkKind.BATCH, batch.id):
             self._start_feeder(batch)
 
     async def check_batch(self, batch_id: str) -> None:
-        """Check a batch that this process feeds, since another process has added items or cancelled it."""
+        """Update a batch that this process feeds after another process has added items or cancelled it."""
         batch = await self._store.get(batch_id)
         feeder = self._feeders.get(batch_id)
         if batch is None or batch.state is BatchState.FINISHED:
@@ -280,7 +280,7 @@ class DaemonBatches:
         await self._ensure_feeder(replace(batch, complete=True))
 
     async def _expire_uploads_periodically(self) -> NoReturn:
-        """Periodically mark interrupted uploads as complete; retry after errors of the store."""
+        """Periodically mark interrupted uploads as complete. Retry after errors of the store."""
         while True:
             try:
                 if self.leads():
@@ -290,7 +290,7 @@ class DaemonBatches:
             await asyncio.sleep(STALLED_UPLOAD_CHECK_INTERVAL_S)
 
     async def expire_uploads(self) -> None:
-        """Mark batches without recent uploads as complete; these batches still accept lines."""
+        """Mark batches without recent uploads as complete. These batches still accept lines."""
         moment = self._clock.now() - self._limits.silent_upload
         heard = self._uploads.get_received_since(moment)
         for batch in await self._store.silent(moment):
@@ -299,7 +299,7 @@ class DaemonBatches:
                 log.warning("batch.upload_expired", batch_id=batch.id, name=batch.name)
 
     async def find(self, name: str, *, uid: int) -> Batch | None:
-        """Return the batch with this id, or with this name given by the user; None if there is none."""
+        """Return the batch with this id, or the user's batch with this name, or None if neither exists."""
         return await self._store.get(name) or await self._store.find(uid, name)
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
@@ -363,7 +363,7 @@ class DaemonBatches:
             await pause(self._limits.published_every_s, unless=feeder.over)
 
     async def retry_errors(self, batch: Batch) -> None:
-        """Run the items with the verdict `error` again as new attempts; malformed lines stay unchanged.
+        """Run the items with the verdict `error` again as new attempts. Malformed lines stay unchanged.
 
         Raises: RequestError ``not_ready`` (retryable), ``batch.cancelled``, ``batch.removed``.
         """
@@ -437,7 +437,7 @@ READ_AHEAD = 64
 
 
 class BatchFeeder:
-    """A feeder of one batch. Since attempt ids exist before submission, submitting twice has no effect."""
+    """The task that submits the items of one batch. Submitting an item twice has no effect."""
 
     def __init__(
         self,
@@ -472,11 +472,11 @@ class BatchFeeder:
 
     @property
     def running(self) -> int:
-        """Return the number of unfinished attempts."""
+        """Return the number of the batch's unfinished attempts."""
         return len(self._in_flight)
 
     def wake(self, batch: Batch) -> None:
-        """Check the batch again, because lines have arrived or the batch has changed."""
+        """Read the batch's items again, because lines have arrived or the batch has changed."""
         self.batch = batch
         self._ahead.clear()
         self._beyond = 0
@@ -497,7 +497,7 @@ class BatchFeeder:
             self._scheduler.cancel(attempt_id)
 
     async def run(self) -> None:
-        """Feed the batch until it is finished or stopped; then wait for the running attempts."""
+        """Feed the batch until it is finished or stopped. Then wait for the running attempts."""
         async with asyncio.TaskGroup() as tasks:
             while not self.stopped:
                 self._more.clear()
@@ -508,7 +508,7 @@ class BatchFeeder:
                 await self._more.wait()
 
     async def _start_items(self, tasks: asyncio.TaskGroup) -> bool:
-        """Start items while there is capacity; return False if capacity or items have run out."""
+        """Start items while there is capacity. Return False if capacity or items have run out."""
         room = self.batch.concurrency - len(self._in_flight)
         if room <= 0:
             return False
@@ -559,7 +559,7 @@ class BatchFeeder:
             self.changed.wake_all()
 
     async def _try_item(self, item: WaitingItem) -> bool:
-        """Submit an item and wait for its verdict; return False if the item should be retried later."""
+        """Submit an item and wait for its verdict. Return False if the item should be retried later."""
         try:
             if not await self._submit_item(item):
                 return True
@@ -573,7 +573,7 @@ class BatchFeeder:
         return True
 
     async def _submit_item(self, item: WaitingItem) -> bool:
-        """Submit an item; return False if it is already finished or can't be submitted."""
+        """Submit an item. Return False if it is already finished or can't be submitted."""
         try:
             origin = AttemptOrigin(
                 peer=self.batch.peer,

@@ -39,7 +39,7 @@ class LineCaps:
 
 
 class LineReceiver:
-    """A receiver of the lines of one request."""
+    """The parser and recorder of the lines in one request body."""
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
@@ -68,7 +68,7 @@ class LineReceiver:
         self._images: dict[str, str] = {}
 
     async def receive_lines(self, body: AsyncIterator[bytes]) -> AsyncIterator[ReceivedLines]:
-        """Yield the results of the lines, group by group; each group is recorded before it is yielded."""
+        """Yield the results of the lines in groups. Each group is recorded before it is yielded."""
         cutter = LineSplitter(self._caps.line_bytes)
         with self._budget.reserve_growing(self._batch.peer.uid) as held:
             async for data in body:
@@ -150,7 +150,7 @@ class LineReceiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawLine:
-    """A line with its number, from 1. `text` is None if the line is too long; `digest` covers its bytes."""
+    """A line with its number, from 1. `text` is None if the line is too long. `digest` covers its bytes."""
 
     number: int
     text: bytes | None
@@ -200,7 +200,7 @@ class LineSplitter:
         self._rest.add(last, self._most_bytes)
 
     def end(self) -> Iterator[RawLine]:
-        """Yield the line received so far, if any; at the end of the input, it needs no line break."""
+        """Yield the line received so far, if any. At the end of the input, it needs no line break."""
         rest, self._rest = self._rest, _IncompleteLine()
         self._number += 1
         if rest.length > self._most_bytes:
@@ -219,7 +219,7 @@ class ParsedLine:
 
 
 def parse_line(raw: RawLine, read: Callable[[bytes], Submission], most_bytes: int) -> ParsedLine:
-    """Parse one line; return any error as this line's result."""
+    """Parse one line. Return any error as this line's result."""
     if raw.text is None:
         refusal = RequestError("too_large", f"the line is longer than {most_bytes} bytes")
         return ParsedLine(raw=raw, refusal=refusal)

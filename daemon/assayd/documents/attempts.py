@@ -28,7 +28,7 @@ from assayd.model.submission import Peer
 
 
 class TimingsDocument(BaseDocument):
-    """Durations of phases in milliseconds; null for phases that didn't happen."""
+    """Durations of phases in milliseconds, or null for phases that didn't happen."""
 
     queued: float | None = Field(description="From accepted to started.")
     static: float | None = Field(description="Static stages.")
@@ -239,7 +239,7 @@ class EventDocument(BaseDocument):
 
 
 def build_event_document(event: AttemptEvent, place: str | None = None) -> EventDocument:
-    """Return the document of an event; in a stream of several attempts, `place` is its id."""
+    """Return the document of an event. In a stream of several attempts, `place` is its id."""
     return EventDocument.from_value(event, id=place or format_event_id(event))
 
 

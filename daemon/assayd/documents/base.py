@@ -61,7 +61,7 @@ _TEXT_CHARS = 2**18
 
 @cache
 def _build_member_reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
-    """Return a function that reads the members of a document class; None for other classes."""
+    """Return a function that reads the members of a document class, or None if the class isn't one."""
     if issubclass(kind, BaseModel):
         return vars
     if getattr(kind, "__pydantic_config__", None) is not DOCUMENT:
@@ -72,7 +72,7 @@ def _build_member_reader(kind: Any) -> Callable[[object], dict[str, object]] | N
 
 
 def get_document_members(value: Any) -> dict[str, object] | None:
-    """Return the members of a document by name; None if the value isn't a document."""
+    """Return the members of a document by name, or None if the value isn't a document."""
     read = _build_member_reader(type(value))  # type: ignore[arg-type]  # every class is hashable
     return None if read is None else read(value)
 
@@ -122,12 +122,12 @@ def canonical(value: object) -> bytes:
 
 
 def serialize_compact(value: object) -> bytes:
-    """Serialize JSON in a form for people, without sorting the keys."""
+    """Serialize a value as UTF-8 JSON, without sorting the keys."""
     return _COMPACT.encode(value).encode("utf-8", "replace")
 
 
 def serialize_with_raw_members(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
-    """Serialize a document like `compact`; some of its members are given as JSON text."""
+    """Serialize a document like `serialize_compact`; `texts` contains members that are already JSON text."""
     parts: list[bytes] = []
     others: dict[str, object] = {}
     for name, value in (*vars(document).items(), ("", None)):
@@ -143,7 +143,7 @@ def serialize_with_raw_members(document: BaseModel, texts: Mapping[str, bytes]) 
 
 
 def _write(value: object, to: BytesIO) -> None:
-    """Serialize JSON in canonical form; write large parts piece by piece."""
+    """Serialize JSON in canonical form. Write large parts piece by piece."""
     if (members := get_document_members(value)) is not None:
         value = members
     if _estimate_size(value) < _PIECE:
@@ -245,7 +245,7 @@ _PLAIN = (str, int, float, bool)
 
 
 def error_path(parts: Sequence[object]) -> str:
-    """Return the dotted path of an error in a document; shorten a long path."""
+    """Return the dotted path of an error in a document. Shorten a long path."""
     return ".".join(str(part)[:MAX_PLACE_CHARS] for part in parts)[:MAX_PLACE_CHARS]
 
 
@@ -255,7 +255,7 @@ def message_of(fault: Mapping[str, Any]) -> str:
 
 
 def reject_excess_errors(model: type[BaseModel], value: object, within: str = "") -> None:
-    """Check that a value has at most `MOST` errors against a model; pydantic then reports these errors.
+    """Check that a value has at most `MOST` errors against a model, which pydantic then reports.
 
     Raises: RequestError ``invalid``, with the first error, if there are more.
     """
@@ -325,13 +325,16 @@ Timestamp = Annotated[str, WithJsonSchema({"type": "string", "format": "date-tim
 
 
 class BaseDocument(BaseModel):
-    """A JSON object that has only known fields. `canonical` and `compact` serialize it."""
+    """A JSON object that has only known fields. `canonical` and `serialize_compact` serialize it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def from_value(cls, value: object, **others: object) -> Self:
-        """Return the document of a value: attributes with the same names, and `others` for other fields."""
+        """Return a document with the fields from `others`, and all other fields from the value's attributes.
+
+        Times are formatted as RFC 3339 in UTC.
+        """
         members: dict[str, object] = {}
         for name in cls.__pydantic_fields__:
             member = others[name] if name in others else getattr(value, name)
@@ -346,7 +349,7 @@ class BaseDocument(BaseModel):
 
 
 def format_optional_time(moment: datetime | None) -> str | None:
-    """Return a time as RFC 3339 in UTC; None for None."""
+    """Return a time as RFC 3339 in UTC, or None for None."""
     return None if moment is None else format_time(moment)
 
 
@@ -361,7 +364,7 @@ def to_milliseconds(seconds: float) -> float:
 
 
 def to_plain(value: Any) -> Any:  # Any, because a type for JSON isn't narrower
-    """Return a document as dictionaries and lists; return other values unchanged."""
+    """Return a document as dictionaries and lists. Return other values unchanged."""
     if (members := get_document_members(value)) is not None:
         return {name: to_plain(part) for name, part in members.items()}
     return [to_plain(part) for part in value] if isinstance(value, list | tuple) else value

@@ -15,7 +15,7 @@ from assayd.model.submission import Peer
 
 
 class CountsDocument(BaseDocument):
-    """The numbers of a batch's items, by result."""
+    """Numbers of a batch's items by result."""
 
     total: int = Field(description="All items.")
     waiting: int = Field(description="Items without a verdict, including running ones.")
@@ -88,7 +88,7 @@ class BatchEventDocument(BaseDocument):
 
 
 def build_batch_document(progress: BatchProgress, received: ReceivedLines | None = None) -> BatchDocument:
-    """Return the document of a batch; `received` is the number of lines in this request."""
+    """Return the document of a batch. `received` is the number of lines in this request."""
     return BatchDocument.from_value(
         progress.batch,
         counts=CountsDocument.from_value(progress.tally, running=progress.running),

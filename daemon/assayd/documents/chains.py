@@ -318,7 +318,7 @@ class WorkflowBody(WorkflowCheckBody):
 
 
 class WorkflowResumeBody(BaseModel):
-    """The request to resume a workflow that has ended; missing fields keep their earlier values."""
+    """The request to resume a workflow that has ended. Missing fields keep their earlier values."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -328,7 +328,7 @@ class WorkflowResumeBody(BaseModel):
 
 
 class WorkflowFindingDocument(FindingDocument):
-    """One finding of a workflow check; `line` refers to the workflow document."""
+    """One finding of a workflow check. `line` refers to the workflow document."""
 
     node: str | None = Field(description="The node; null for the document and its outputs.")
 

@@ -42,7 +42,7 @@ class NetworkViolationDocument(BaseDocument):
 
 
 class NetworkAttemptDocument(BaseDocument):
-    """One host that submitted code requested from the relay, whether or not the access was allowed."""
+    """One access that submitted code requested from the relay, allowed or denied."""
 
     unit: int = Field(description="Index of the requesting unit, from 0.")
     host: str = Field(description="The requested host; empty if unreadable.")
@@ -109,7 +109,7 @@ class JoinedOutput:
 
 
 def join_output(streams: Sequence[CapturedOutput], *, kept_bytes: int) -> JoinedOutput:
-    """Concatenate the output of units; if it exceeds `kept_bytes`, keep only its start and end."""
+    """Concatenate the output of units. If it exceeds `kept_bytes`, keep only its start and end."""
     whole = "".join(stream.text() for stream in streams).encode()
     cut = CapturedOutput(
         head=whole[: kept_bytes // 2] if len(whole) > kept_bytes else whole,
@@ -298,7 +298,7 @@ def _summarize_attempt(attempt: Attempt) -> dict[str, Json]:
 
 
 def _iter_differences(path: str, place: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Yield the differences between two values; `path` includes list indexes, `place` omits them."""
+    """Yield the differences between two values. `path` includes list indexes, `place` omits them."""
     if isinstance(one, dict) and isinstance(other, dict):
         passed_over = VOLATILE.get(place, frozenset()) | _REPEATED.get(place, frozenset())
         for key in sorted(one.keys() | other.keys()):
@@ -328,7 +328,7 @@ Texts = Mapping[str, str]
 
 
 def build_submission_diff(before: object, after: object) -> str:
-    """Return a truncated diff of two payloads; empty if all strings are equal."""
+    """Return a truncated diff of two payloads. The result is empty if all strings are equal."""
     old, new = dict(_iter_strings("payload", before)), dict(_iter_strings("payload", after))
     lines = [
         line for name in sorted({*old, *new}) for line in _diff_string(name, old.get(name), new.get(name))

@@ -60,7 +60,7 @@ class ExplainBody(BaseModel):
 
 
 class ExplainedDocument(BaseDocument):
-    """The result that one rule has for the code."""
+    """One rule's finding about the code."""
 
     rule: str = Field(description="Rule.")
     severity: Literal["error", "warning"] = Field(description="An error refuses the code.")
@@ -71,7 +71,7 @@ class ExplainedDocument(BaseDocument):
 
 
 class ExplanationDocument(BaseDocument):
-    """The decision that a profile's static rules make about a piece of code."""
+    """A profile's decision about a piece of code, based on its static rules."""
 
     policy: str = Field(description="The profile.")
     kind: str = Field(description="The kind that read it.")
@@ -123,7 +123,7 @@ class TrialEventDocument(BaseDocument):
 
 
 class AdditionDocument(BaseDocument):
-    """A name that caused rejections because a profile lacks it."""
+    """A name that a profile would have to allow, with the attempts that need it."""
 
     key: str = Field(description="The profile's key.")
     name: str = Field(description="The name.")

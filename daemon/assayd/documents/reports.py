@@ -281,7 +281,7 @@ def iter_runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportVio
 
 
 def _find_quoted_module(finding: Finding) -> str | None:
-    """Return the module that a finding's message quotes; None if only the run reveals the name."""
+    """Return the module that a finding's message quotes, or None if only the run reveals the name."""
     _, quote, rest = finding.message.partition("'")
     return rest.partition("'")[0] if quote else None
 
@@ -302,7 +302,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def render_preview(result: JsonValue) -> str | None:
-    """Return a preview of the first tables and arrays in a result; None if it has none."""
+    """Return a preview of the first tables and arrays in a result, or None if it has none."""
     return "\n\n".join(islice(_render_previews(result, "", _DEPTH), MAX_TABLES)) or None
 
 
@@ -409,7 +409,7 @@ def _render_cells(values: Sequence[JsonValue]) -> list[str]:
 
 
 def _render_nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
-    """Return an array as text, e.g. the labels of a multi-level index; omit deeper levels."""
+    """Return an array as text, e.g. the labels of a multi-level index. Omit deeper levels."""
     if isinstance(value, dict):
         return "{…}" if value else "{}"
     parts = ["…" if isinstance(one, list | dict) else _render_cell(one) for one in value[:_LEVELS]]
@@ -417,7 +417,7 @@ def _render_nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
 
 
 def _render_cell(value: JsonValue) -> str:
-    """Return a value as one line of limited length; abbreviate nested values."""
+    """Return a value as one line of limited length. Abbreviate nested values."""
     if isinstance(value, dict) and "$py" in value:
         held = value.get("value")
         value = held if isinstance(held, str) else f"{_render_cell(value['$py'])} …"

@@ -160,7 +160,7 @@ class PayloadCaps:
 def reject_large_parts(
     validator: Kind, payload: Mapping[str, object], caps: PayloadCaps, *, body_bytes: int
 ) -> None:
-    """Check that no part of a payload exceeds its cap. Args: `body_bytes` is the request body's size.
+    """Check that no part of a payload exceeds its cap. `body_bytes` is the size of the request body.
 
     Raises: RequestError ``too_large``, with the part's path.
     """
@@ -184,9 +184,9 @@ def find_texts(payload: Mapping[str, object], paths: Sequence[str]) -> list[tupl
 
 
 def find_checked_texts(validator: Kind, prepared: BaseModel) -> list[tuple[str, str]]:
-    """Return the texts to check and run, with their locations; omit data and the prose around code.
+    """Return the texts to check and run, with their locations. Omit data and the prose around code.
 
-    Args: `prepared` is the payload that `Kind.prepare` has returned.
+    `prepared` is the payload that `Kind.prepare` has returned.
     """
     paths = validator.checked_parts or (validator.code_field,)
     wanted = {path.partition(".")[0] for path in paths}
@@ -204,7 +204,10 @@ def _find_capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[t
 
 
 def _describe_excess(value: object, cap: Cap, most: int) -> str:
-    """Return a description of the excess; empty if the part fits, or if pydantic will reject it."""
+    """Return a description of the excess.
+
+    The result is empty if the part fits, or if pydantic will reject it.
+    """
     from assayd.kind import Cap
 
     match cap:
@@ -224,7 +227,7 @@ def _format_size(count: int) -> str:
 
 
 def _find_parts(whole: Part, path: str) -> list[Part]:
-    """Return the parts of a payload at a path; empty if the payload has no such path."""
+    """Return the parts of a payload that match a path, or an empty list if none matches."""
     parts = [whole]
     for name in path.split("."):
         parts = [inner for part in parts for key, inner in _list_child_parts(part) if name in {"*", key}]
@@ -300,7 +303,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
 def _serialize_canonical_document(
     envelope: SubmissionBody, policy: str, overrides: Mapping[str, object], payload_text: bytes
 ) -> bytes:
-    """Return the submission in canonical form; its payload, which may be large, already has this form."""
+    """Return the submission in canonical form. Its payload, which may be large, already has this form."""
     before: dict[str, object] = {
         "kind": envelope.kind,
         "labels": envelope.labels,
@@ -320,14 +323,20 @@ def _serialize_canonical_document(
 def add_payload_fields(
     document: bytes, fields: Mapping[str, object], kinds: Mapping[str, Kind]
 ) -> Submission:
-    """Add fields to a submission's payload; read it as a new request. Raises: as `read_submission`."""
+    """Add fields to a submission's payload, and parse the result as a new request.
+
+    Raises: the same errors as `read_submission`.
+    """
     read = json.loads(document)
     read["payload"] |= fields
     return read_submission(canonical(read), kinds)
 
 
 def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submission:
-    """Parse an accepted submission. Raises: as `read_submission`, without a limit on inputs."""
+    """Parse an accepted submission, without a limit on inputs.
+
+    Raises: the same errors as `read_submission`.
+    """
     return read_submission(document, kinds, caps=_ACCEPTED)
 
 
@@ -378,7 +387,10 @@ def _raise_request_error(
 
 
 def _list_field_names(model: type[BaseModel], within: Sequence[object]) -> list[str]:
-    """Return the field names of a model, or of the model nested at `within`; empty if there is none."""
+    """Return the field names of a model, or of the model nested at `within`.
+
+    The result is empty if there is none.
+    """
     for part in within:
         field = model.model_fields.get(str(part))
         inner = (field.annotation, *get_args(field.annotation)) if field is not None else ()

@@ -67,7 +67,7 @@ class WebhookDocument(BaseDocument):
 
 
 def build_attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
-    """Return the message about a verdict."""
+    """Return the webhook message about an attempt's verdict."""
     data = EndedAttemptDocument.from_value(
         attempt, labels=dict(attempt.labels), uid=attempt.peer.uid, path=f"/v1/attempts/{attempt.id}"
     )

@@ -31,7 +31,7 @@ from assayd.model.policy import NetworkPolicy
 async def limit_idle_time(idle_s: float) -> AsyncIterator[Callable[[], None]]:
     """While the body runs, limit the time between calls of the yielded function.
 
-    Raises: NotServed ``network.idle``.
+    Raises: AccessNotServedError ``network.idle``.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -57,7 +57,7 @@ MAX_TRIES = 4
 
 
 class Upstream:
-    """The host's end of an access. All of its failures are raised as NotServed."""
+    """The host's end of an access. All of its failures are raised as AccessNotServedError."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, entry: LedgerEntry, turn: Turn
@@ -68,7 +68,10 @@ class Upstream:
         self.turn = turn
 
     async def read(self) -> bytes:
-        """Wait for a turn, and return the next bytes; empty once the host has sent everything."""
+        """Wait for a turn, and return the next bytes.
+
+        The result is empty once the host has sent everything.
+        """
         try:
             data = await self._reader.read(READ_BYTES)
         except OSError as problem:
@@ -99,9 +102,9 @@ class Upstream:
 async def connect_upstream(
     addresses: Sequence[str], port: int, entry: LedgerEntry, *, timeout_s: float, turn: Turn
 ) -> AsyncIterator[Upstream]:
-    """Connect to the first address that responds; close the connection after the body.
+    """Connect to the first address that responds. Close the connection after the body.
 
-    Raises: NotServed, if no address responds in time.
+    Raises: AccessNotServedError, if no address responds in time.
     """
     reader, writer, address = await _connect_first(addresses[:MAX_TRIES], port, timeout_s)
     try:
@@ -155,7 +158,7 @@ class EgressContext:
 
 
 class Access:
-    """The known facts of one access, and its outcome."""
+    """One access: the facts known so far, and the outcome."""
 
     def __init__(self, way: EgressContext, target: Target | InvalidTarget, entry: LedgerEntry) -> None:
         self._way = way
@@ -170,9 +173,9 @@ class Access:
         addresses: tuple[str, ...] | None = None,
         server_name: str | NetworkRule | None = None,
     ) -> Decision:
-        """Add new facts about the access, and check all facts known so far.
+        """Add facts about the access, and check all facts known so far.
 
-        Raises: NotServed, if a rule denies the access.
+        Raises: AccessNotServedError, if a rule denies the access.
         """
         ask = self._ask
         self._ask = replace(
@@ -195,7 +198,7 @@ class Access:
     async def connect(self) -> AsyncIterator[Upstream]:
         """Resolve the name, check the addresses, and connect to an allowed address.
 
-        Raises: NotServed, if any of these steps fails.
+        Raises: AccessNotServedError, if any of these steps fails.
         """
         target, way = self.target(), self._way
         found, left_s = await self._resolve_target(target)
@@ -214,7 +217,7 @@ class Access:
     async def _resolve_target(self, target: Target) -> tuple[tuple[str, ...], float]:
         """Return the target's addresses, and the number of seconds that remain to connect.
 
-        The wait for a free slot isn't counted. Raises: NotServed.
+        The wait for a free slot isn't counted. Raises: AccessNotServedError.
         """
         way = self._way
         looking = NameLookup(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
@@ -224,7 +227,10 @@ class Access:
 
 
 async def run_with_remaining_time(work: Coroutine[object, object, T], left_s: float) -> tuple[T, float]:
-    """Return the result of `work`, and the remaining seconds. Raises: NotServed, if no time remains."""
+    """Return the result of `work`, and the remaining seconds.
+
+    Raises: AccessNotServedError, if no time remains.
+    """
     until = asyncio.get_running_loop().time() + left_s
     try:
         async with asyncio.timeout_at(until):
@@ -235,7 +241,7 @@ async def run_with_remaining_time(work: Coroutine[object, object, T], left_s: fl
 
 
 async def wait_for_slot(waiting: Coroutine[object, object, None], wait_s: float) -> None:
-    """Wait for a slot of the relay. Raises: NotServed ``network.relay_full``."""
+    """Wait for a slot of the relay. Raises: AccessNotServedError ``network.relay_full``."""
     try:
         async with asyncio.timeout(wait_s):
             await waiting
@@ -247,7 +253,7 @@ async def wait_for_slot(waiting: Coroutine[object, object, None], wait_s: float)
 def record_access(way: EgressContext, unit: int, target: Target | InvalidTarget) -> Iterator[Access]:
     """Record an access and its outcome while the body serves it.
 
-    Raises: NotServed, if the attempt has reached its limit.
+    Raises: AccessNotServedError, if the attempt has reached its limit.
     """
     entry = way.ledger.open(unit, target)
     try:

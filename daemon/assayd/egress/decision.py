@@ -93,7 +93,7 @@ _NOT_IN_A_HOST = re.compile(r"[@\\%\s,;]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The requested target. `host` is folded; `path` excludes the query, `origin` includes it."""
+    """The requested target. `host` is folded. `path` excludes the query, `origin` includes it."""
 
     via: AccessProtocol
     host: str
@@ -157,7 +157,7 @@ def _parse_target(
 
 
 def _find_rejecting_rule(host: str, port: int | None) -> NetworkRule | None:
-    """Return the rule that rejects this host; None if the host is valid."""
+    """Return the rule that rejects this host, or None if the host is valid."""
     if "@" in host:
         return NetworkRule.USER_IN_URL
     if not host:
@@ -168,7 +168,7 @@ def _find_rejecting_rule(host: str, port: int | None) -> NetworkRule | None:
 
 
 def _split_authority(authority: str, default_port: int | None) -> tuple[str, int | None]:
-    """Split a host from its port; without a port, the whole string is the host.
+    """Split a host from its port. Without a port, the whole string is the host.
 
     An empty port is treated like a missing one (RFC 3986, 3.2.3).
     """
@@ -247,7 +247,7 @@ def _iter_target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[
 
 
 def _iter_http_denials(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[NetworkRule]:
-    """Yield the denials by the entries' HTTP rules; a single entry that allows the request is enough."""
+    """Yield the denials by the entries' HTTP rules. A single entry that allows the request is enough."""
     held = [rule for rule in rules if rule is not None]
     if len(held) < len(rules):
         return
@@ -316,7 +316,7 @@ def refused(decision: Decision) -> AccessNotServedError:
 
 
 def build_rule_violation_error(rule: NetworkRule, detail: str = "") -> AccessNotServedError:
-    """Return the exception for a rule outside the allowlist. Args: `detail` is trusted text."""
+    """Return the exception for a rule outside the allowlist. `detail` must be trusted text."""
     reason = WORDINGS[rule].reason + (f" ({detail})" if detail else "")
     return AccessNotServedError(rule, reason, WORDINGS[rule].hint)
 
@@ -327,7 +327,7 @@ def failed(trouble: NetworkTrouble) -> AccessNotServedError:
 
 
 def answer(end: AccessNotServedError, *, with_body: bool = True) -> bytes:
-    """Return the HTTP response. Its reason phrase is the rule, since clients show it in their errors."""
+    """Return the HTTP response to guest code. The reason phrase is the rule, which clients show in errors."""
     default = _REFUSED if isinstance(end.why, NetworkRule) else _TROUBLE
     body = f"{end.why}: {end.reason}\n{end.hint}\n".encode() if with_body else b""
     head = (

@@ -82,7 +82,7 @@ class HttpReader:
         return self._http.trailing_data[0] + self._rest
 
     def next_event(self) -> h11.Event | None:
-        """Return the next event; None if it needs more bytes, or the response to the previous request.
+        """Return the next event. Return None if more bytes, or the previous response, must come first.
 
         Raises: h11.RemoteProtocolError.
         """
@@ -125,7 +125,7 @@ class HttpReader:
         return extra
 
     def _feed_more(self) -> bool:
-        """Feed h11 more of the received bytes; return False if none remain."""
+        """Feed h11 more of the received bytes. Return False if none remain."""
         if not self._rest:
             if self._ended and not self._http.trailing_data[1]:
                 self._http.receive_data(b"")
@@ -143,7 +143,7 @@ class HttpReader:
 
 
 def _join_content(events: list[h11.Event]) -> Iterator[h11.Event]:
-    """Join adjacent events that contain content."""
+    """Yield the events, with the data of adjacent content events joined into one event."""
     for is_content, run in groupby(events, lambda event: isinstance(event, h11.Data)):
         if is_content:
             yield h11.Data(data=b"".join(event.data for event in run if isinstance(event, h11.Data)))
@@ -172,7 +172,7 @@ class GuestConnection:
 
     Args:
         stream: the byte stream of the connection.
-        ledger: counts all bytes that are read, and raises NotServed at the limit.
+        ledger: counts all bytes that are read, and raises AccessNotServedError at the limit.
         limits: the time limits.
         turn: waits for the connection's turn.
     """
@@ -188,9 +188,9 @@ class GuestConnection:
         self._method = b""
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty once the guest has sent everything.
+        """Return the next bytes. The result is empty once the guest has sent everything.
 
-        Raises: NotServed, if the attempt has reached the limit of sent bytes.
+        Raises: AccessNotServedError, if the attempt has reached the limit of sent bytes.
         """
         data = await self.stream.read()
         if data:
@@ -199,9 +199,9 @@ class GuestConnection:
         return data
 
     async def request(self) -> h11.Request | None:
-        """Return the next request; None if the guest sends no more requests.
+        """Return the next request, or None if the guest sends no more requests.
 
-        Raises: NotServed, if the input isn't a request or arrives too slowly.
+        Raises: AccessNotServedError, if the input isn't a request or arrives too slowly.
         """
         self._phase, self._method = Phase.ANSWER, b""
         event = self._next_event()
@@ -228,7 +228,7 @@ class GuestConnection:
     async def read_early_bytes(self) -> bytes:
         """Return the bytes after the head of a CONNECT request.
 
-        Raises: NotServed, if the request has a body.
+        Raises: AccessNotServedError, if the request has a body.
         """
         event = await self._read_event()
         if not isinstance(event, h11.EndOfMessage):
@@ -238,7 +238,7 @@ class GuestConnection:
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the request's body in pieces.
 
-        Raises: NotServed, if the body is malformed.
+        Raises: AccessNotServedError, if the body is malformed.
         """
         if self._http.they_are_waiting_for_100_continue:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
@@ -249,7 +249,10 @@ class GuestConnection:
                 yield bytes(event.data)
 
     async def send(self, *events: h11.Event) -> None:
-        """Send parts of the response together. Raises: NotServed, if a part contradicts earlier parts."""
+        """Send parts of the response in one write.
+
+        Raises: AccessNotServedError, if a part contradicts earlier parts.
+        """
         try:
             data = b"".join(self._http.send(event) or b"" for event in events)
         except h11.LocalProtocolError as problem:
@@ -260,7 +263,7 @@ class GuestConnection:
             await self.stream.write(data)
 
     async def accept_connect(self) -> None:
-        """Accept a CONNECT request; afterwards, the connection doesn't carry HTTP anymore."""
+        """Accept a CONNECT request. Afterwards, the connection doesn't carry HTTP anymore."""
         await self.stream.write(ESTABLISHED)
         self._phase = Phase.GREETING
 
@@ -285,7 +288,7 @@ class GuestConnection:
         await self.drain_and_close()
 
     async def drain_and_close(self) -> None:
-        """End this side, then read until the guest ends the other; at the timeout, reset the stream."""
+        """End this side, then read until the guest ends the other. At the timeout, reset the stream."""
         await self.stream.end()
         try:
             async with asyncio.timeout(self.limits.head_s):
@@ -300,7 +303,7 @@ class GuestConnection:
         return event
 
     def _next_event(self) -> h11.Event | None:
-        """Return an event that is already complete; None if more bytes are needed."""
+        """Return an event that is already complete, or None if more bytes are needed."""
         with self._translate_errors():
             event = self._events.next_event()
         if event is None and self._http.their_state in {h11.DONE, h11.CLOSED}:
@@ -320,7 +323,7 @@ class GuestConnection:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Translate protocol errors into NotServed, and charge for events.
+        """Translate protocol errors into AccessNotServedError, and charge for events.
 
         A client that disconnects violates no rule.
         """

@@ -44,12 +44,18 @@ class LedgerEntry:
         self.event = replace(self.event, bytes_up=self.event.bytes_up + count)
 
     def received(self, count: int) -> None:
-        """Count bytes received from the host. Raises: NotServed, if the attempt has reached its limit."""
+        """Count bytes received from the host.
+
+        Raises: AccessNotServedError, if the attempt has reached its limit.
+        """
         self.event = replace(self.event, bytes_down=self.event.bytes_down + count)
         self._ledger.spend_received_bytes(count)
 
     def charge_excess_cost(self, extra: int) -> None:
-        """Charge the part of the events' cost that exceeds their bytes. Raises: NotServed, at the limit."""
+        """Charge the part of the events' cost that exceeds their bytes.
+
+        Raises: AccessNotServedError, at the limit.
+        """
         self._ledger.charge_host_bytes(extra)
 
     def record_failure(self, end: AccessNotServedError) -> None:
@@ -64,7 +70,7 @@ class LedgerEntry:
         self.event = replace(self.event, finished=False)
 
     def close(self) -> None:
-        """Record the end of the access; further calls do nothing."""
+        """Record the end of the access. Further calls do nothing."""
         if self._open:
             self._open = False
             duration_s = self._ledger.clock.monotonic() - self._began
@@ -87,7 +93,7 @@ class EgressLedger:
     def open(self, unit: int, target: Target | InvalidTarget) -> LedgerEntry:
         """Begin an access.
 
-        Raises: NotServed, if the attempt has reached its limit; this is recorded once per unit.
+        Raises: AccessNotServedError, if the attempt has reached its limit; this is recorded once per unit.
         """
         if len(self._entries) >= self._connections:
             self.record_limit_exceeded(unit, target)
@@ -97,7 +103,10 @@ class EgressLedger:
         return entry
 
     def record_unreadable(self, unit: int, end: AccessNotServedError) -> None:
-        """Record an unreadable request. Raises: NotServed, under the same condition as `open`."""
+        """Record an unreadable request.
+
+        Raises: AccessNotServedError, if the attempt has reached its limit.
+        """
         entry = self.open(unit, InvalidTarget(via=AccessProtocol.HTTP, rule=NetworkRule.HTTP_MALFORMED))
         entry.record_failure(end)
         entry.close()
@@ -116,23 +125,29 @@ class EgressLedger:
             entry.close()
 
     def spend_sent_bytes(self, count: int) -> None:
-        """Charge bytes to the budget of sent bytes. Raises: NotServed, if the budget is exceeded."""
+        """Charge bytes to the budget of sent bytes.
+
+        Raises: AccessNotServedError, if the budget is exceeded.
+        """
         self._metrics.egress_bytes.labels("up").inc(count)
         self.charge_guest_bytes(max(count, MIN_COST))
 
     def spend_received_bytes(self, count: int) -> None:
-        """Charge bytes to the budget of received bytes. Raises: NotServed, if the budget is exceeded."""
+        """Charge bytes to the budget of received bytes.
+
+        Raises: AccessNotServedError, if the budget is exceeded.
+        """
         self._metrics.egress_bytes.labels("down").inc(count)
         self.charge_host_bytes(max(count, MIN_COST))
 
     def charge_guest_bytes(self, cost: int) -> None:
-        """Charge the bytes read from guest code. Raises: NotServed, if the budget is exceeded."""
+        """Charge the bytes read from guest code. Raises: AccessNotServedError, if the budget is exceeded."""
         self._up -= cost
         if self._up < 0:
             raise build_rule_violation_error(NetworkRule.TOO_MANY_BYTES)
 
     def charge_host_bytes(self, cost: int) -> None:
-        """Charge the bytes read from a host. Raises: NotServed, if the budget is exceeded."""
+        """Charge the bytes read from a host. Raises: AccessNotServedError, if the budget is exceeded."""
         self._down -= cost
         if self._down < 0:
             raise build_rule_violation_error(NetworkRule.TOO_MANY_BYTES)

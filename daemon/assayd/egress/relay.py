@@ -66,7 +66,7 @@ _NOT_DOWN = _HOP_BY_HOP | {RULE_HEADER.lower()}
 async def serve_request(guest: GuestConnection, access: Access, request: h11.Request) -> bool:
     """Serve a plain HTTP request. Return whether another request may follow on this connection.
 
-    Raises: NotServed.
+    Raises: AccessNotServedError.
     """
     _refuse_ambiguous_length(request)
     hosts = [value for name, value in request.headers if name == b"host"]
@@ -147,7 +147,7 @@ async def _forward_response(exchange: _Exchange) -> None:
 
 
 def _select_guest_event(event: h11.Event) -> h11.Event | None:
-    """Return the event to forward to the guest; None for events that concern only host and relay."""
+    """Return the event to forward to the guest, or None for events that concern only host and relay."""
     match event:
         case h11.Response():
             headers = _filter_headers(event.headers, _NOT_DOWN)
@@ -189,7 +189,7 @@ def _encode_event(host: h11.Connection, event: h11.Event) -> bytes:
 
 
 def _refuse_ambiguous_length(request: h11.Request) -> None:
-    """Reject a request whose end is ambiguous; h11 itself rejects two different lengths."""
+    """Reject a request whose end is ambiguous. Two different lengths are already rejected by h11."""
     names = [name for name, _ in request.headers]
     by_chunks = b"transfer-encoding" in names
     if by_chunks and (b"content-length" in names or request.http_version < b"1.1"):
@@ -211,7 +211,7 @@ _ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
 
 
 class ClientHelloError(ValueError):
-    """An exception raised if the ClientHello has no usable server name; `rule` is the reason."""
+    """An exception raised if the ClientHello has no usable server name. `rule` is the reason."""
 
     def __init__(self, rule: NetworkRule) -> None:
         super().__init__(rule)
@@ -225,7 +225,7 @@ class ClientHelloReader:
         self.taken = b""
 
     def feed(self, data: bytes) -> str | None:
-        """Add bytes; return the server name once it is known, otherwise None.
+        """Add bytes. Return the server name once it is known, otherwise None.
 
         Raises: ClientHelloError.
         """
@@ -238,7 +238,7 @@ class ClientHelloReader:
         return _parse_server_name(message)
 
     def _first_message(self) -> bytes | None:
-        """Return the first handshake message, joined from its records; None while it is incomplete."""
+        """Return the first handshake message, joined from its records, or None while it is incomplete."""
         message, at = b"", 0
         for _ in range(MOST_RECORDS):
             head = self.taken[at : at + _RECORD_HEADER]
@@ -266,7 +266,7 @@ def _check_record(head: bytes) -> None:
 
 
 def _get_message_length(message: bytes) -> int | None:
-    """Return the length of the handshake message including its header; None while it is unknown."""
+    """Return the length of the handshake message including its header, or None while it is unknown."""
     if message and message[0] != _CLIENT_HELLO:
         raise ClientHelloError(NetworkRule.NOT_TLS)
     if len(message) < 4:
@@ -290,7 +290,7 @@ def _parse_server_name(message: bytes) -> str:
 
 
 def _parse_extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the extensions of a ClientHello; each extension may occur only once."""
+    """Yield the extensions of a ClientHello. Each extension may occur only once."""
     hello = _FieldReader(message[4:])
     hello.read_bytes(2 + 32)  # version, random
     for length in (1, 2, 1):  # session id, cipher suites, compression methods
@@ -336,23 +336,26 @@ class _FieldReader:
         return len(self._content) - self._at
 
     def read_bytes(self, count: int) -> bytes:
-        """Consume `count` bytes. Raises: _Short."""
+        """Consume and return `count` bytes. Raises: _TruncatedFieldError."""
         if count > self.left:
             raise _TruncatedFieldError
         self._at += count
         return self._content[self._at - count : self._at]
 
     def number(self, count: int) -> int:
-        """Consume an integer of `count` bytes. Raises: _Short."""
+        """Consume `count` bytes, and return them as an integer. Raises: _TruncatedFieldError."""
         return int.from_bytes(self.read_bytes(count), "big")
 
     def read_vector(self, count: int) -> bytes:
-        """Consume bytes that are preceded by their length in `count` bytes. Raises: _Short."""
+        """Consume a length of `count` bytes, and return the bytes of that length.
+
+        Raises: _TruncatedFieldError.
+        """
         return self.read_bytes(self.number(count))
 
 
 async def serve_tunnel(guest: GuestConnection, access: Access) -> None:
-    """Serve a CONNECT request to its end. Raises: NotServed."""
+    """Serve a CONNECT request to its end. Raises: AccessNotServedError."""
     access.add_facts()
     early = await guest.read_early_bytes()
     async with access.connect() as upstream:
@@ -365,7 +368,10 @@ async def serve_tunnel(guest: GuestConnection, access: Access) -> None:
 
 
 async def _read_client_hello(guest: GuestConnection, access: Access, early: bytes) -> bytes:
-    """Read the ClientHello and check its server name; return its bytes, or none if the guest sends none."""
+    """Read the ClientHello and check its server name.
+
+    Return its bytes, or no bytes if the guest sends none.
+    """
     reader, data = ClientHelloReader(), early
     try:
         async with asyncio.timeout(guest.limits.head_s):
@@ -435,7 +441,7 @@ class Relay:
         self._lanes = count()
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> RelaySession:
-        """Return a session for an attempt. Args: `owner` is the user's id."""
+        """Return a session for an attempt. `owner` is the user's id."""
         way = EgressContext(
             owner=owner,
             policy=policy,
@@ -471,7 +477,7 @@ class RelaySession:
                 await guest.refuse(end)
 
     async def _serve_next(self, guest: GuestConnection, unit: int) -> bool:
-        """Serve the next request, if any; return whether another request may follow."""
+        """Serve the next request, if any, and return whether another request may follow."""
         request = await self._read_request(guest, unit)
         if request is None:
             return False
@@ -483,7 +489,10 @@ class RelaySession:
             return await serve_request(guest, asked, request)
 
     async def _read_request(self, guest: GuestConnection, unit: int) -> h11.Request | None:
-        """Read the next request; if it is unreadable, record that."""
+        """Return the next request, or None at the end.
+
+        If it is unreadable, record that and raise the error.
+        """
         try:
             return await guest.request()
         except AccessNotServedError as end:

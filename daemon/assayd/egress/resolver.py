@@ -39,14 +39,14 @@ class NameLookup:
 
 
 class Resolver:
-    """A resolver of names; users share a limited number of concurrent lookups."""
+    """A resolver of names. Users share a limited number of concurrent lookups."""
 
     def __init__(self, look_up: LookUp = resolve_blocking, *, places: int = PLACES) -> None:
         self._look_up = look_up
         self._places = ThresholdSemaphore(places)
 
     async def acquire(self, looking: NameLookup) -> None:
-        """Wait for a slot of the user; if the wait is cancelled, also release the attempt's slot.
+        """Wait for a slot of the user. If the wait is cancelled, also release the attempt's slot.
 
         The caller already holds the attempt's slot. The caller must call `resolve` next, which releases
         both slots.
@@ -58,7 +58,7 @@ class Resolver:
             raise
 
     async def resolve(self, looking: NameLookup) -> tuple[str, ...]:
-        """Return the addresses of a name; empty if the name has no addresses.
+        """Return the addresses of a name. The result is empty if the name has no addresses.
 
         The call can be cancelled at any time; the slots are released when the lookup ends.
         """

@@ -52,7 +52,7 @@ class ThresholdSemaphore:
             raise
 
     def release(self, owner: int) -> None:
-        """Release a slot."""
+        """Release a slot of this owner, and assign free slots to waiters."""
         self._free += 1
         self._held[owner] -= 1
         if not self._held[owner]:
@@ -99,7 +99,7 @@ Turn = Callable[[], Awaitable[None]]
 
 
 class TurnScheduler:
-    """A scheduler that grants turns, one at a time."""
+    """A scheduler of turns in the event loop: one at a time, alternating between users."""
 
     def __init__(
         self, *, share: float = SHARE, burst_s: float = BURST_S, clock: Callable[[], float] = perf_counter

@@ -39,7 +39,7 @@ def describe_permissions(
     also: Sequence[str] = (),
     imports: bool = True,
 ) -> Iterator[str]:
-    """Yield sentences about allowed imports and reachable hosts; yield nothing without a policy.
+    """Yield sentences about allowed imports and reachable hosts. Yield nothing without a policy.
 
     Args:
         policy: the effective policy.

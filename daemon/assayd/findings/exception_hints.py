@@ -54,7 +54,7 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, 
 
 
 def suggest_fix_by_expression(record: RaisedException, error_type: str, line: str) -> str | None:
-    """Return the fix; None if it can't be derived from the line."""
+    """Return the fix, or None if it can't be derived from the line."""
     match error_type:
         case "ValueError" if (found := _UNPACKED.match(record.message)) is not None:
             return _suggest_unpacking_fix(parse_line(line), int(found[2]), is_short=found[1] == "not enough")
@@ -67,7 +67,7 @@ def suggest_fix_by_expression(record: RaisedException, error_type: str, line: st
 
 
 def parse_line(line: str) -> ast.Module:
-    """Return the tree of a line, even if it opens a block; empty if the line isn't a complete statement."""
+    """Return the syntax tree of a line, even if it opens a block; an empty module if the parser fails."""
     text = line.strip()[:_MAX_CHARS]
     for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
         try:
@@ -162,7 +162,7 @@ def _iter_operands(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _lookup_value(node: ast.expr, values: Mapping[str, str]) -> object:
-    """Return the value of a name, or of the name's item with a constant key; None if it is unknown."""
+    """Return the value of a name, or of the name's item with a constant key, or None if it is unknown."""
     try:
         match node:
             case ast.Name(id=name):
@@ -206,7 +206,7 @@ _DEF = re.compile(r"[ \t]*+(?:async )?def (\w{1,80})\(")
 
 
 def suggest_fix_by_values(record: RaisedException, error_type: str, text: str) -> str | None:
-    """Return the fix that the values indicate; None if they indicate none. Args: `text` is the source."""
+    """Return the fix that the values indicate, or None if they indicate none. `text` is the source."""
     match error_type:
         case "IndexError":
             return _suggest_index_fix(record, get_line(text, record.line) or "")
@@ -288,7 +288,7 @@ class _Subscript(ast.Subscript):
 
 
 def _find_subscripts(line: str) -> list[_Subscript]:
-    """Return the subscripts of plain names in a line; empty if the line isn't a complete statement."""
+    """Return the subscripts of plain names in a line, or none if the line isn't a complete statement."""
     nodes = (node for node in ast.walk(parse_line(line)) if isinstance(node, ast.Subscript))
     return [node for node in nodes if isinstance(node.value, ast.Name)]  # type: ignore[misc]
 
@@ -436,7 +436,7 @@ def suggest_fix_by_type(error_type: str) -> str:
 
 
 def suggest_exception_fix(record: RaisedException, text: str = "") -> str:
-    """Return the fix for this exception, with the values on its line. Args: `text` is the source."""
+    """Return the fix for this exception, with the values on its line. `text` is the source."""
     seen = "; ".join(f"{name} = {value}" for name, value in record.values)
     there = f" Values on this line: {_QUOTES[0]}{_to_one_line(seen)}{_QUOTES[1]}." if seen else ""
     return _choose_hint(record, text) + there
@@ -480,7 +480,7 @@ def _suggest_fix_by_line(record: RaisedException, error_type: str, text: str) ->
 
 
 def _explain_none_value(record: RaisedException, text: str) -> str:
-    """Return the origin of a None value; include the line that assigned it, if this is known."""
+    """Return the origin of a None value. Include the line that assigned it, if this is known."""
     lines = text.split("\n", _MAX_LINES)[: min((record.line or 1) - 1, _MAX_LINES)]
     for name in (each for each, value in record.values if value == "None"):
         assigned = re.compile(rf"\s*+{re.escape(name)}\s*+=[^=]")
@@ -498,7 +498,7 @@ def _explain_none_value(record: RaisedException, text: str) -> str:
 
 
 def _explain_no_match(pattern: str, lines: Sequence[str], name: str) -> str:
-    """Return the fix for a pattern that doesn't match; include the line that compiles the pattern."""
+    """Return the fix for a pattern that doesn't match. Include the line that compiles the pattern."""
     bound = re.compile(rf"\s*+{re.escape(pattern)}\s*+=")
     made = next((n for n, line in enumerate(lines, 1) if bound.match(line)), None)
     where = f" in line {made} ({_quote_line(lines[made - 1])})" if made else ""

@@ -48,7 +48,7 @@ RULES = (DIFFERS_RULE, CUT_RULE)
 
 
 class Compare(StrEnum):
-    """How a received value is compared with the expected value."""
+    """The mode in which a received value is compared with the expected value."""
 
     EXACT = "exact"
     """Strings are equal character by character, numbers by value."""
@@ -88,7 +88,7 @@ def require_unique_names(cases: Sequence[ExpectedCase]) -> None:
 def find_difference(
     expected: object, received: object, compare: Compare, place: str = ""
 ) -> Difference | None:
-    """Return the first difference between a received and an expected value; None if they are equal."""
+    """Return the first difference between a received and an expected value, or None if they are equal."""
     if isinstance(expected, dict):
         return _find_field_difference(expected, received, compare, place)
     if isinstance(expected, list):
@@ -102,7 +102,7 @@ def find_difference(
 
 
 def find_text_difference(expected: str, received: str, compare: Compare) -> Difference | None:
-    """Return the first different line of the output; None if it equals the expected output."""
+    """Return the first different line of the output, or None if it equals the expected output."""
     if _is_same_text(expected, received, compare):
         return None
     if compare is Compare.EXACT and expected.split() == received.split():
@@ -119,7 +119,7 @@ def find_text_difference(expected: str, received: str, compare: Compare) -> Diff
 
 
 def judge_expected_value(tried: JudgedUnit, wanted: ExpectedCase, expected: JsonValue) -> JudgedUnit:
-    """Compare the result of a completed case with the expected result; return other cases unchanged."""
+    """Compare the result of a completed case with the expected result. Return other cases unchanged."""
     tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
@@ -130,7 +130,7 @@ def judge_expected_value(tried: JudgedUnit, wanted: ExpectedCase, expected: Json
 def judge_expected_output(
     tried: JudgedUnit, wanted: ExpectedCase, expected: str, stdout: CapturedOutput
 ) -> JudgedUnit:
-    """Compare the output of a completed case with the expected output; return other cases unchanged."""
+    """Compare the output of a completed case with the expected output. Return other cases unchanged."""
     tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
@@ -141,7 +141,7 @@ def judge_expected_output(
 
 
 def merge_findings(tries: Sequence[JudgedUnit]) -> tuple[Finding, ...]:
-    """Return the findings of all runs; merge findings that several runs share."""
+    """Return the findings of all runs. Merge findings that several runs share."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]

@@ -1,21 +1,19 @@
-"""The rules that allow or deny network accesses, each with its fix.
+"""Texts about network access: rules with their fixes, and hints for exceptions and timeouts.
 
-This module contains only the wording; `egress.decision` decides which rule applies. For an example of each
-rule, see docs/egress-decisions.md.
+`egress.decision` decides which rule applies. For an example of each rule, see docs/egress-decisions.md.
 
-Recognizes network access, and the requested host, in the exceptions of submitted code.
+The module recognizes network access, and the requested host, in the exceptions of submitted code:
 
     urllib3   HTTPSConnectionPool(host='api.example.com', port=443): …      api.example.com:443
     aiohttp   Cannot connect to host api.example.com:443 ssl:default        api.example.com:443
 
 The guest controls an exception's text. Therefore, the text affects only the wording of a hint.
 
-Under an allowlist, the wording of findings also depends on the results of accesses to listed hosts. A
-finding based only on an exception or a timeout would blame the code ("a loop that never ends") or the
-profile ("blocks the network"). The relay knows which host hung, was down, or couldn't be resolved.
+Under an allowlist, the wording of findings also depends on the results of accesses to listed hosts. A finding
+based only on an exception or a timeout would blame the code ("a loop that never ends") or the profile
+("blocks the network"). The relay knows which host hung, was down, or couldn't be resolved.
 
-    The code ran out of time (after 5 s).   api.example.com:443 had not answered to its end when time was up
-    …
+    The code ran out of time (after 5 s).   api.example.com:443 had not answered to its end when time was up …
 """
 
 from __future__ import annotations
@@ -89,7 +87,7 @@ class NetworkRule(StrEnum):
 
 
 class NetworkTrouble(StrEnum):
-    """The cause if an allowed access failed; the policy isn't responsible for such a failure."""
+    """The cause of an allowed access's failure, for which the policy isn't responsible."""
 
     NOT_RESOLVED = "network.not_resolved"
     """The name has no address."""
@@ -242,7 +240,7 @@ _IN_TESTS = {
 
 
 def suggest_network_fix(error_type: str, message: str, text: str = "") -> str | None:
-    """Return the fix for a network exception; None for other exceptions.
+    """Return the fix for a network exception, or None for other exceptions.
 
     Args:
         error_type: the exception's class.
@@ -284,7 +282,7 @@ _SET_TIMEOUT = "Set a client timeout that is shorter than the unit's, and handle
 
 
 def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
-    """Return the judgement of a run under an allowlist; add the relay's facts to its suggestions."""
+    """Return the judgement of a run under an allowlist. Add the relay's facts to its suggestions."""
     waited = _last_or_none(
         event for event in _iter_timed_out_accesses(result) if not event.finished or event.trouble in _WAITED
     )

@@ -42,7 +42,7 @@ class NearestName:
 def find_nearest_name(
     name: str, circles: Sequence[Iterable[str]], fitting: Iterable[str] = ()
 ) -> NearestName | None:
-    """Return the name that was most likely meant; None if all names are too different.
+    """Return the name that was most likely meant, or None if all names are too different.
 
     Args:
         name: the written name.
@@ -300,7 +300,7 @@ def _explain_no_name(found: re.Match[str], around: ExceptionContext) -> tuple[st
 
 
 def _find_current_module(name: str) -> str | None:
-    """Return the module that now contains a name, e.g. `collections.abc` for Mapping; None if unknown."""
+    """Return the module that now contains a name, e.g. `collections.abc` for Mapping, or None if unknown."""
     return next((module for module, names in _HOMES.items() if name in names), None)
 
 

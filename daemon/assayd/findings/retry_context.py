@@ -34,7 +34,7 @@ def select_headline(headlines: Mapping[str, str], stage: str) -> str:
 
 
 def build_retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
-    """Return the retry context with errors and quality findings; if there are neither, with warnings."""
+    """Return the retry context with errors and quality findings, or with warnings if there are neither."""
     told = [f for f in findings if f.is_error or is_quality_finding(f)]
     told = told or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
@@ -134,7 +134,7 @@ def build_repair_context(  # noqa: PLR0913  (each says another thing of the requ
     title: str = "",
     other_forms: Sequence[str] = (),
 ) -> RepairContext:
-    """Return the request to fix a passage; it includes the contents of the passage's report.
+    """Return the request to fix a passage. It includes the contents of the passage's report.
 
     `about` selects the hints about the passage, i.e. those whose edits apply to it. `others` contains
     further passages with their selectors.
@@ -179,7 +179,7 @@ def depends_on_allowances(report: Report, runtime_stages: Sequence[str]) -> bool
 
 
 def _estimate_retry_benefit(report: Report, runtime_stages: Sequence[str]) -> RetryBenefit:
-    """Return MEDIUM for a wrong result or an exceeded limit, since other failures are local faults."""
+    """Return the benefit of another try: MEDIUM for a wrong result or exceeded limit, otherwise HIGH."""
     rules = [str(finding.get("rule")) for finding in list_errors(report)]
     ran = report.get("stage_reached") in runtime_stages
     return RetryBenefit.MEDIUM if ran and any(map(_APPROACH.match, rules)) else RetryBenefit.HIGH

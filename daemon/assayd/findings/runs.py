@@ -33,13 +33,13 @@ _LINE_CHARS = 200
 
 
 def truncate_to_last_lines(text: str) -> str | None:
-    """Return the last non-empty lines of an output, truncated; None if there are none."""
+    """Return the last non-empty lines of an output, truncated, or None if there are none."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LINES:]
     return "\n".join(shorten_text(line, _LINE_CHARS) for line in lines) or None
 
 
 def quote_stderr_end(text: str) -> str | None:
-    """Return a sentence that quotes the last lines of standard error; None if standard error is empty."""
+    """Return a sentence that quotes the last lines of standard error, or None if standard error is empty."""
     lines = truncate_to_last_lines(text)
     return None if lines is None else f"standard error ended with:\n{lines}"
 
@@ -99,7 +99,7 @@ LEAVING = "os._exit"
 
 
 def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
-    """Return the finding for a cause other than `completed`. Args: what: the subject of the sentence."""
+    """Return the finding for a cause other than `completed`. `what` is the subject of the sentence."""
     words, hint = _CAUSES[cause]
     return Finding(
         rule=f"sandbox.{cause}",
@@ -118,7 +118,7 @@ def unfinished_findings(result: RunResult, what: str) -> tuple[Finding, ...]:
 
 
 def describe_limit(unit: UnitResult) -> str:
-    """Return the details of the limit that a unit reached; for time limits, see `timeout_finding`."""
+    """Return the details of the limit that a unit reached. For time limits, see `timeout_finding`."""
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
     if isinstance(limit, int):
@@ -172,7 +172,7 @@ def missing_function_finding(function: str) -> Finding:
 
 
 def iter_event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for every violation; violations that were only observed are informational.
+    """Yield a finding for every violation. Violations that were only observed are informational.
 
     Args:
         events: the events of the run-time policy.
@@ -265,7 +265,7 @@ def _describe_event(event: PolicyEvent) -> str:
 
 
 def _get_event_hint(event: PolicyEvent) -> str | None:
-    """Return the fix for a policy event, if there is one; network rules have separate wordings."""
+    """Return the fix for a policy event, if there is one. Network rules have separate wordings."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
     return "Remove this operation: the policy doesn't allow it." if event.enforced else None
@@ -305,7 +305,7 @@ class TimeShare:
 
 
 def timeout_finding(unit: UnitResult, what: str) -> Finding:
-    """Return the finding for a unit that reached its time limit. Args: `what` is the sentence's subject."""
+    """Return the finding for a unit that reached its time limit. `what` is the subject of the sentence."""
     return replace(
         cause_finding(Cause.TIMEOUT, what),
         message=shorten_text(f"{what} ran out of time ({_format_limit(unit)}){describe_time_use(unit)}."),
@@ -314,7 +314,7 @@ def timeout_finding(unit: UnitResult, what: str) -> Finding:
 
 
 def describe_time_use(unit: UnitResult) -> str:
-    """Return a description of how the time was spent, as the end of a sentence; empty if unknown."""
+    """Return a clause that describes the largest shares of the time, or an empty string if unknown."""
     said = [spent.words.format(f"{spent.seconds:.2g} s") for spent in _iter_time_shares(unit)]
     return f": it {' and '.join(said)}" if said else ""
 
@@ -332,7 +332,7 @@ def _format_limit(unit: UnitResult) -> str:
 
 
 def _iter_time_shares(unit: UnitResult) -> Iterator[TimeShare]:
-    """Yield the largest shares of the time in descending order; computing precedes run-queue delay."""
+    """Yield the largest shares of the time in descending order. Computing precedes run-queue delay."""
     usage = unit.usage
     parts: tuple[TimeShare, ...] = (
         TimeShare(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING),
@@ -367,7 +367,7 @@ def point_to_endless_loops(finding: Finding, text: str) -> Finding:
 
 
 def point_to_loops(finding: Finding, text: str, lines: Sequence[int]) -> Finding:
-    """Name the loops on `lines` of `text` as the first cause, and place the finding at the only one."""
+    """Name the loops on `lines` of `text` in the fix. If there is only one, place the finding at its line."""
     if not lines and finding.suggestion == SLOWED:
         return replace(finding, suggestion=STARVED)
     if not 0 < len(lines) <= _MAX_LOOPS:

@@ -33,7 +33,7 @@ def line_number_at(text: str, index: int) -> int:
 
 
 def get_line(text: str, line: int | None) -> str | None:
-    """Return a line without its line end; None if the line doesn't exist."""
+    """Return a line without its line end, or None if the line doesn't exist."""
     if line is None or not 1 <= line <= len(text) + 1:
         return None
     lines = text.lines if isinstance(text, SplitText) else text.split("\n", line)
@@ -41,7 +41,7 @@ def get_line(text: str, line: int | None) -> str | None:
 
 
 def get_snippet(text: str, line: int | None) -> str | None:
-    """Return a line, truncated if it is long; None if the line doesn't exist."""
+    """Return a line, truncated if it is long, or None if the line doesn't exist."""
     found = get_line(text, line)
     return None if found is None else shorten_text(found.rstrip(), SNIPPET_CHARS)
 
@@ -56,7 +56,7 @@ _HINT_CHARS = 240
 
 
 def add_correction(finding: Finding, text: str) -> Finding:
-    """Return the finding; add the corrected line to its hint unless the hint already contains the line.
+    """Return the finding. Add the corrected line to its hint unless the hint already contains the line.
 
     Args:
         finding: a finding, which can have an edit.

@@ -77,7 +77,7 @@ class JudgedUnit:
 
 
 def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) -> JudgedUnit:
-    """Judge a unit that called `function` of `text`; `unit` is None if it never started."""
+    """Return the result of a unit that called `function` of `text`. `unit` is None if it never started."""
     if unit is None:
         return JudgedUnit(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
     events = tuple(iter_event_findings(unit.events, text))
@@ -99,7 +99,7 @@ def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) 
 
 
 def build_case(unit: UnitResult, status: CaseStatus, message: str | None, value: JsonValue = None) -> Case:
-    """Return the case of a unit; its duration is measured by the runner, not by the guest."""
+    """Return the case of a unit. Its duration is measured by the runner, not by the guest."""
     return Case(
         name=unit.name,
         status=status,
@@ -169,7 +169,7 @@ class RepeatedCallJudge:
         self._raised: dict[tuple[str, int | None], Finding] = {}
 
     def judge_unit(self, names: Sequence[str], unit: UnitResult | None) -> list[JudgedUnit]:
-        """Return the result of each call, with its name; `unit` is None if the unit never started."""
+        """Return the result of each call, with its name. `unit` is None if the unit never started."""
         events = () if unit is None else tuple(iter_event_findings(unit.events, self._text))
         found = None if unit is None or has_errors(events) else _parse_results(unit)
         if unit is not None and found is not None and len(found) == len(names):
@@ -215,7 +215,7 @@ class RepeatedCallJudge:
 
 
 def _parse_results(unit: UnitResult) -> tuple[TypedValue | RaisedException, ...] | None:
-    """Return the results of a unit; None if it didn't complete or has no valid record of call results."""
+    """Return the results of a unit, or None if it didn't complete or has no valid record of call results."""
     if not unit.outcome.completed or len(unit.results) != 1 or unit.malformed is not None:
         return None
     try:
@@ -248,7 +248,7 @@ _AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
 
 
 def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str = "") -> JudgedUnit:
-    """Judge a unit that should have run `program`; `unit` is None if it never started.
+    """Return the result of a unit that should have run `program`; `unit` is None if it never started.
 
     Args:
         name: the name of the case.
@@ -269,7 +269,7 @@ def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str =
 
 
 def get_own_exit_code(unit: UnitResult) -> int | None:
-    """Return the exit code of a process that exited by itself; otherwise None."""
+    """Return the exit code of a process that exited by itself, otherwise None."""
     status = unit.wait_status
     return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
 
@@ -317,9 +317,9 @@ def build_not_started_result(name: str) -> JudgedUnit:
 
 
 def read(unit: UnitResult) -> Record | None:
-    """Return a unit's only record; None if the way in which the unit ended doesn't allow a record.
+    """Return a unit's only record, or None if the unit ended in a way that allows no record.
 
-    Raises: GuestJsonError, if it doesn't conform to the protocol.
+    Raises: GuestJsonError, if the record doesn't conform to the protocol.
     """
     if unit.outcome.cause not in _TELLING or len(unit.results) != 1 or unit.malformed is not None:
         return None
@@ -327,7 +327,7 @@ def read(unit: UnitResult) -> Record | None:
 
 
 def judge_python_unit(unit: UnitResult, around: ExceptionContext, *, what: str) -> JudgedUnit:
-    """Return the result of a unit; it passes if it succeeded and the policy refused nothing.
+    """Return the result of a unit. It passes if it succeeded and the policy refused nothing.
 
     Args:
         unit: the result of the unit.

@@ -133,7 +133,7 @@ def _make_callback(peer: Peer, number: int, _: str, names: list[str]) -> Callabl
 
 
 def _describe_exception(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
-    """Return the description of an exception as its nearest built-in type; the text is only for display."""
+    """Return the description of an exception as its nearest built-in type. The text is only for display."""
     kind = type(problem)
     silent = issubclass(kind, NOT_RAISED) and not (
         kind is StopIteration and (operation in _STOPPING or name in _STOPPING)

@@ -71,7 +71,7 @@ class TestSession:
         selector.register(nursery.descriptor, READ, self._read_notices)
 
     def call_timeout_at(self) -> float | None:
-        """Return when the current call times out, by the unit's clock; None while the tests compute."""
+        """Return the unit's time at which the current call times out, or None while the tests compute."""
         waits = self._turn is self._solution and not self._told
         return self._since_s + self._call_s if waits else None
 

@@ -109,7 +109,7 @@ def _join_threads() -> None:
 
 
 def _flush_streams() -> bool:
-    """Flush standard output and standard error; if this fails, report it and return False."""
+    """Flush standard output and standard error. If this fails, report it and return False."""
     flushed = True
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
@@ -246,7 +246,7 @@ class Confinement(Value):
 
 
 def encode_request(program: str, arguments: bytes, *, has_input: bool) -> bytes:
-    """Return the request to write to `ORDER`; without input, standard input is empty."""
+    """Return the request to write to `ORDER`. Without input, standard input is empty."""
     return b"%s %d\n%s" % (program.encode(), has_input, arguments)
 
 
@@ -255,7 +255,7 @@ def prepare_confinement(
 ) -> Confinement:
     """Prepare the confinement of an attempt's children, and load the filter that they inherit.
 
-    Raises: Unconfined.
+    Raises: UnconfinedChildError.
     """
     reporter = Reporter(REPORT)
     shared, own = get_filters(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet)
@@ -270,9 +270,9 @@ def prepare_confinement(
 
 
 def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
-    """Load the filter that children inherit, unless this process needs sockets; return whether it did.
+    """Load the inherited filter, unless this process needs sockets. Return whether it was loaded.
 
-    Raises: Unconfined.
+    Raises: UnconfinedChildError.
     """
     if attempt.relay is not None or _PAIRED in attempt.programs:
         return False
@@ -339,7 +339,7 @@ def _discard_output(null: int) -> None:
 
 
 def _read_request() -> bytearray:
-    """Wait for a request and return it; empty if the runner doesn't need this child."""
+    """Wait for a request and return it. The result is empty if the runner doesn't need this child."""
     told = bytearray()
     while part := os.read(ORDER, _READ_BYTES):
         told += part
@@ -433,7 +433,7 @@ def _send_record(record: Record, confinement: Confinement, newest: str) -> int:
 
 
 def _flush_stream(stream: str) -> None:
-    """Flush the guest's object that has the name of an output stream; ignore all errors."""
+    """Flush the guest's object that has the name of an output stream. Ignore all errors."""
     try:
         getattr(sys, stream).flush()
     except BaseException:  # noqa: BLE001 - the guest may have put anything there

@@ -120,7 +120,7 @@ def _render_inner(value: object, depth: int) -> str:
 
 
 def _render_special(value: object, kind: type) -> str | None:
-    """Render times, paths and generators that never ran; return None for other values."""
+    """Render times, paths and generators that never ran. Return None for other values."""
     if kind is date or kind is timedelta:
         return str(value)
     if kind is datetime or kind is time:
@@ -144,7 +144,7 @@ _MOST_NAME_CHARS = 80
 
 
 def find_similar_name(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
-    """Return the most similar name, and whether it is certain; None if no name is similar."""
+    """Return the most similar name, and whether it is certain, or None if no name is similar."""
     try:
         if is_real_subclass(problem, AttributeError):
             name, value = problem.name, problem.obj
@@ -192,7 +192,7 @@ def _find_key_with_affix(key: str, keys: list[str]) -> tuple[str, bool] | None:
 
 
 def _parse_import_error(message: str) -> tuple[str, str]:
-    """Parse ``cannot import name 'a' from 'b'``; return empty strings for other messages."""
+    """Parse ``cannot import name 'a' from 'b'``. Return empty strings for other messages."""
     before, name, between, origin, *_ = [*message.split("'"), "", "", "", ""]
     fits = (before, between) == _CANNOT_IMPORT and max(len(name), len(origin)) <= _MOST_NAME_CHARS
     return (name, origin) if fits else ("", "")
@@ -314,7 +314,7 @@ def told(problem: BaseException, texts: Texts) -> Record:
 
 
 def build_compile_error_record(problem: BaseException) -> Record:
-    """Return the record of a compiler error; line and column are counted from 1, or None if unknown."""
+    """Return the record of a compiler error. Line and column are counted from 1, or None if unknown."""
     syntax = problem if isinstance(problem, SyntaxError) else None
     return {
         "status": "not_compiled",

@@ -43,12 +43,12 @@ def encode_frame(header: Header, body: bytes = b"") -> bytes:
 
 
 def compute_window_cost(piece: bytes) -> int:
-    """Return the number of bytes that a piece of a relayed stream uses of the window."""
+    """Return the number of bytes of the window that a piece of a relayed stream uses."""
     return max(len(piece), MIN_COST)
 
 
 def split_into_bodies(content: bytes, size: int = MAX_BODY) -> Iterator[bytes]:
-    """Split content into frame bodies; for empty content, return a single empty body."""
+    """Split content into frame bodies. For empty content, return a single empty body."""
     for start in range(0, max(len(content), 1), size):
         yield content[start : start + size]
 

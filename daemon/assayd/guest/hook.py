@@ -76,7 +76,7 @@ class FrameClassifier:
         return CallerLocation(direct and frame is not None, importing, *self._find_submitted_line(frame))
 
     def find_guest_caller(self) -> FrameType | None:
-        """Return the frame that called the caller, if this frame is guest code; otherwise None."""
+        """Return the frame that called this method's caller, or None if that frame is library code."""
         thread = get_ident()
         self.looking.add(thread)
         try:
@@ -87,7 +87,7 @@ class FrameClassifier:
             self.looking.discard(thread)
 
     def is_library(self, frame: FrameType) -> bool:
-        """Return whether a frame belongs to a library."""
+        """Return whether a frame runs code of Python itself or of an installed library."""
         return frame.f_code.co_filename.startswith(self._trusted)
 
     def skip_import_frames(self, frame: FrameType) -> FrameType:
@@ -155,7 +155,7 @@ _READ_BY_LIBRARIES = (
 
 
 class HookRules(Value):
-    """The rules of the policy that the hook needs."""
+    """The parts of the policy that the hook needs."""
 
     enforce: bool
     allow_exec: bool
@@ -165,7 +165,7 @@ class HookRules(Value):
 
 
 class JudgedEvent:
-    """A judged event, with its description and whether the policy allows it."""
+    """A checked event, with its description and the policy's decision."""
 
     __slots__ = ("allowed", "detail", "kind")
 
@@ -183,7 +183,7 @@ class AuditHook:
         self._judges = self._judges_by_event()
 
     def __call__(self, event: str, arguments: Arguments) -> None:
-        """Judge one audit event. Raises: PermissionError, if the operation is refused."""
+        """Check one audit event against the policy. Raises: PermissionError, if the operation is refused."""
         judge = self._judges.get(event)
         if event == "import" and arguments[0] != _NEVER_ANEW:
             return
@@ -225,11 +225,11 @@ class AuditHook:
         return judges
 
     def _judge_code(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
-        """Judge code created at run time and inspection of frames, which guest code itself must not do."""
+        """Refuse code creation and frame inspection by guest code itself. Ignore both in libraries."""
         return JudgedEvent(event, event, False) if place.direct else None
 
     def _judge_attribute(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
-        """Judge access to frames by guest code, and replacement of code, also by a library on its behalf."""
+        """Refuse access to frames by guest code, and replacement of code, even by a library on its behalf."""
         name = _to_text(arguments[1])
         if event == "object.__setattr__":
             return JudgedEvent(event, name, False) if name == "__code__" and not place.importing else None
@@ -239,14 +239,14 @@ class AuditHook:
         return JudgedEvent(event, _to_text(arguments[0]), self._rules.allow_exec)
 
     def _judge_reload(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
-        """Judge a second load of a module, which would restore names that were removed from the first."""
+        """Refuse a second load of a module, which would restore names that were removed from the first."""
         return JudgedEvent(event, _NEVER_ANEW, False)
 
     def _judge_fork(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         return JudgedEvent(event, event, self._rules.allow_fork)
 
     def _judge_native(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
-        """Judge calls of C functions, but ignore those by modules that are being loaded (e.g. `ctypes`)."""
+        """Check calls of C functions, except those by modules that are being loaded (e.g. `ctypes`)."""
         if place.importing:
             return None
         named = event.startswith("ctypes.dl") and arguments
@@ -257,7 +257,7 @@ class AuditHook:
         )
 
     def _judge_file(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
-        """Judge a literal path: in the work directory, a harmless device, or any other path."""
+        """Check a path by its text: it can be in the work directory, a harmless device, or any other path."""
         if type(arguments[0]) is int:
             return None
         path = _to_text(arguments[0])
@@ -293,7 +293,7 @@ class AuditHook:
         return JudgedEvent("network", f"socket family {family}", False)
 
     def _judge_destination(self, host: object, port: object) -> JudgedEvent | None:
-        """Judge a network destination; under an allowlist, guest code can reach only the proxy."""
+        """Check a network destination. Under an allowlist, guest code can reach only the proxy."""
         name = "" if host is None else _to_text(host)
         if self._rules.allow_inet and name in _LOOPBACK:
             return None

@@ -69,7 +69,7 @@ def set_dumpable(dumpable: bool) -> None:
 
 
 def become_subreaper() -> None:
-    """Become the parent of every orphaned descendant; PID 1 always has this role."""
+    """Become the parent of every orphaned descendant. PID 1 always has this role."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -96,7 +96,7 @@ def flush_c_streams() -> None:
 
 
 def open_child_signals() -> int:
-    """Return a descriptor that becomes readable when a child exits; block SIGCHLD from now on.
+    """Return a descriptor that becomes readable when a child exits. Block SIGCHLD from now on.
 
     The signal is blocked and read from a descriptor, so that PID 1 needs no signal handlers: processes in
     the container can't send PID 1 signals for which it has no handler.

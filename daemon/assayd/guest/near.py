@@ -15,7 +15,7 @@ _MAX_COMPARED = 2000
 
 
 def compute_edit_distance(one: str, other: str) -> int:
-    """Return the number of letters to change, add, remove or swap; 1 if only letter case differs."""
+    """Return the number of letters to change, add, remove or swap, or 1 if only letter case differs."""
     if one.lower() == other.lower():
         return 1
     before: list[int] = []
@@ -41,7 +41,7 @@ def max_edit_distance(name: str) -> int:
 
 
 def find_nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
-    """Return the nearest name, and whether only this name is one edit away; None if no name is near."""
+    """Return the nearest name, and whether only this name is one edit away, or None if no name is near."""
     most, found = max_edit_distance(name), dict[str, int]()
     if len(name) > MOST_CHARS:
         return None

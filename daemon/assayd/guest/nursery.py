@@ -115,7 +115,7 @@ def _serve_forks(control: int, confinement: child.Confinement, document: bytes, 
 
 
 def _close_other_descriptors(control: int, work: int) -> tuple[int, int]:
-    """Close every descriptor except the given two; return the new numbers of these two."""
+    """Close every descriptor except the given two, and return the new numbers of these two."""
     os.setsid()
     kept = [os.dup(one) for one in (control, work)]
     low, high = sorted(kept)
@@ -130,7 +130,7 @@ def _close_other_descriptors(control: int, work: int) -> tuple[int, int]:
 
 
 def _receive_descriptors(orders: _socket.socket) -> tuple[int, ...]:
-    """Return the descriptors for the next solution; empty if the runner has exited."""
+    """Return the descriptors for the next solution. The result is empty if the runner has exited."""
     said, extra, _, _ = orders.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_PASSED * _DESCRIPTOR_BYTES))
     if not said or not extra:
         return ()

@@ -31,7 +31,7 @@ _PIECE_BYTES = 2**18
 
 
 class OutputPiece(Value):
-    """A part of an output file; `truncated` is True if the whole file didn't fit."""
+    """A part of an output file. `truncated` is True if the whole file didn't fit."""
 
     path: str
     content: bytes
@@ -126,7 +126,7 @@ class OutputCollector:
         return None
 
     def _read_pieces(self, folder: int, name: str, path: str) -> Iterator[OutputPiece]:
-        """Yield as much of a file as there is space for; truncate a larger file, even if it is sparse."""
+        """Yield as much of a file as there is space for. Truncate a larger file, even if it is sparse."""
         os.chmod(name, 0o600, dir_fd=folder)
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -152,7 +152,7 @@ class OutputCollector:
 
 
 class _PathPattern:
-    """A declared path, split into its parts; the part ``**`` matches any number of directories.
+    """A declared path, split into its parts. The part ``**`` matches any number of directories.
 
     All alternatives are followed at once, so that matching is never slow, regardless of the pattern.
     """

@@ -33,7 +33,7 @@ Raised = dict[str, object]
 
 
 class PeerExitedError(Exception):
-    """An exception raised when the peer has exited; the message is the reason."""
+    """An exception raised when the peer has exited. The message is the reason."""
 
 
 class InvalidPeerMessage(Exception):
@@ -90,7 +90,7 @@ class Peer:
         return number
 
     def register_proxy_object(self, number: int, value: object) -> None:
-        """Register a proxy for the peer's value with this number."""
+        """Store the proxy for the peer's value with this number."""
         self._theirs[number] = value
         self._their_numbers[id(value)] = number
 
@@ -99,7 +99,7 @@ class Peer:
     ) -> object:
         """Send a request, handle the peer's requests until the response arrives, and return the result.
 
-        Raises: RemoteRaised, PeerGone, PeerFault, TransferError.
+        Raises: RemoteException, PeerExitedError, InvalidPeerMessage, TransferError.
         """
         outgoing = MessageEncoder(self._to_handle, self.classes)
         given = [outgoing.form(list(args)), outgoing.form(dict(kwargs))]
@@ -112,7 +112,7 @@ class Peer:
         return self._read_result(kind, answer, outgoing.objects)
 
     def answer(self, asked: object) -> None:
-        """Perform a request of the peer, and send the result. Raises: PeerFault, PeerGone."""
+        """Perform a request of the peer, and send the result. Raises: InvalidPeerMessage, PeerExitedError."""
         operation, number, name, given, nodes = _require_parts(asked, 5)
         incoming = MessageDecoder(self._from_handle, self.classes)
         try:
@@ -127,7 +127,7 @@ class Peer:
         self._send_answer(value, raised, incoming.objects, _require_list(nodes), (str(operation), str(name)))
 
     def send(self, kind: str, content: object) -> None:
-        """Send a message. Raises: TransferError, if the message is too large; PeerGone."""
+        """Send a message. Raises: TransferError, if the message is too large; PeerExitedError."""
         try:
             body = substitutes.serialize_json(content)
         except (TypeError, ValueError, RecursionError) as problem:
@@ -144,7 +144,7 @@ class Peer:
                 raise PeerExitedError("it has ended") from None
 
     def receive(self) -> tuple[str, object]:
-        """Return the next message. Raises: PeerGone, PeerFault."""
+        """Return the next message as its kind and content. Raises: PeerExitedError, InvalidPeerMessage."""
         kind, body = "", bytearray()
         while True:
             header, part = self._read_frame()

@@ -96,13 +96,13 @@ class ImportGuard:
         self._on_import = look
 
     def share(self) -> None:
-        """Prepare for calls of `shared`, before any guest code runs."""
+        """Prepare for calls of `import_shared`, before any guest code runs."""
         from opcode import opmap  # imported only if built-in names are shared
 
         self._import_statement = opmap["IMPORT_NAME"]
 
     def start_checking_names(self) -> None:
-        """Judge modules that are imported by name from now on; earlier names aren't guest code's choice."""
+        """Start checking imports by name. Before this call, guest code can't have chosen a name."""
         self._begun = True
 
     def allows(self, module: str) -> bool:
@@ -121,7 +121,7 @@ class ImportGuard:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> object:
-        """Import a module in the place of ``__import__``. Raises: ImportError, if the policy refuses it."""
+        """Import a module instead of ``__import__``. Raises: ImportError, if the policy refuses it."""
         return self._guard_import(_getframe(1), (name, globals, locals, fromlist, level))
 
     def import_shared(
@@ -132,7 +132,7 @@ class ImportGuard:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> object:
-        """Import a module in place of ``__import__``, if libraries share the built-in names."""
+        """Import a module instead of ``__import__``, if libraries share the built-in names."""
         frame = self._places.find_guest_caller()
         asked = (name, globals, locals, fromlist, level)
         if frame is not None:
@@ -151,7 +151,7 @@ class ImportGuard:
         return _real_by_name(name, package, level)
 
     def _check_import_by_name(self, name: str, caller: FrameType) -> None:
-        """Judge an import whose name isn't part of an import statement."""
+        """Check an import by name, i.e. without an import statement, against the policy."""
         place, asking = self._places.locate(caller), self._places.skip_import_frames(caller)
         module = _get_top_level_module(str(asking.f_globals.get("__name__")))
         own = self._places.is_library(asking) and module in {_get_top_level_module(name), _OURS}
@@ -196,7 +196,7 @@ class ImportGuard:
 
 
 def _resolve_relative_name(name: str, names: _Names, level: int) -> str:
-    """Return the module to which a relative import refers; if unknown, return the name with its dots."""
+    """Return the absolute name of a relative import. If it is unknown, return the name with its dots."""
     if not level:
         return name
     package = names.get("__package__") if type(names) is dict else None
@@ -260,7 +260,7 @@ _ABSENT = object()
 
 
 class AttributeGuard:
-    """A guard of access to attributes by computed names; until module names are set, it allows none."""
+    """A guard of access to attributes by computed names. Until module names are set, it allows none."""
 
     def __init__(self) -> None:
         self._names: Mapping[str, frozenset[str]] = {}
@@ -335,7 +335,7 @@ class AttributeGuard:
 
 
 def _get_fields(value: object, /) -> dict[str, object]:
-    """Return the fields of an object like ``vars(x)``; refuse the fields of modules and classes."""
+    """Return the fields of an object like ``vars(x)``. Refuse the fields of modules and classes."""
     if is_real_subclass(value, ModuleType) or is_real_subclass(value, type):
         raise PermissionError("vars() of a module or class isn't allowed")
     return _vars(value)
@@ -450,7 +450,7 @@ class RuntimePolicy:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Return the folders of libraries."""
+        """Return the folders that contain the standard library and installed libraries."""
         return self._places.libraries
 
     def install(self) -> None:
@@ -482,7 +482,7 @@ class RuntimePolicy:
         block_os_exit(self._places, self._reporter)
 
     def start_attributing(self) -> None:
-        """Record that submitted code now begins to run; earlier operations aren't attributed to it."""
+        """Record that submitted code now begins to run. Earlier operations aren't attributed to it."""
         self._imports.start_checking_names()
 
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:

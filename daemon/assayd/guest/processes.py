@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         """The tasks of a unit, and their CPU time."""
 
         def tasks(self) -> Iterable[KernelTask]:
-            """Return the current tasks."""
+            """Return the kernel tasks that the unit has now."""
             ...
 
         def used_s(self) -> float:
@@ -51,14 +51,14 @@ ROOT = "/sys/fs/cgroup"
 
 
 class Counters(Value):
-    """Counters that only increase; the usage of a unit is the difference between two readings."""
+    """Counters that only increase. The usage of a unit is the difference between two readings."""
 
     oom_kills: int
     pids_refused: int
 
 
 class Cgroup:
-    """The container's control group, version 1 or 2; values are 0 if the files don't exist.
+    """The container's control group, version 1 or 2. Values are 0 if the files don't exist.
 
     The files are opened once and read repeatedly, twice per unit.
     """
@@ -82,13 +82,13 @@ class Cgroup:
         self._oom, self._pids, self._current, self._peak = (_open_or_none(f"{root}/{name}") for name in names)
 
     def read_counters(self) -> Counters:
-        """Return the current values of both counters."""
+        """Return the numbers of OOM kills and of processes refused by the process limit."""
         return Counters(
             oom_kills=_read_field(self._oom, b"oom_kill"), pids_refused=_read_field(self._pids, b"max")
         )
 
     def cpu_s(self) -> float | None:
-        """Return the CPU time in seconds of all processes ever in the group; None if it isn't counted."""
+        """Return the CPU time in seconds of all processes ever in the group, or None if it isn't counted."""
         if self.version == 2:
             used_s = _read_field(self._cpu, b"usage_usec") * 1e-6
         else:
@@ -171,7 +171,7 @@ class RunQueueDelayMeter:
 
 
 def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
-    """Yield the tasks of processes; yield nothing if the kernel provides no statistics."""
+    """Yield the tasks of processes. Yield nothing if the kernel provides no statistics."""
     for pid in pids:
         with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/task"):
@@ -180,7 +180,7 @@ def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
 
 
 def read_first_task(pid: int) -> Iterator[KernelTask]:
-    """Yield only the first task of a process; yield nothing if the kernel provides no statistics."""
+    """Yield only the first task of a process. Yield nothing if the kernel provides no statistics."""
     with suppress(OSError, ValueError):
         yield _read_task(pid, pid)
 
@@ -236,7 +236,7 @@ _MAX_OWED_S = 0.1
 
 
 class UnitClock:
-    """The clock of one unit; it starts when it is created.
+    """The clock of one unit. It starts when it is created.
 
     The attributes have their values at the last reading: `used_s` is the CPU time of all processes of the
     unit; `starved_s` is the time in which the unit could have run, but no processor was free for the unit
@@ -314,7 +314,7 @@ class UnitClock:
     def _measure_task_wait_s(
         self, task: KernelTask, before: KernelTask | None, ahead_s: float, passed_s: float
     ) -> float:
-        """Return one task's run-queue delay; `ahead_s` of it was counted before the kernel reported it."""
+        """Return one task's run-queue delay. `ahead_s` of it was counted before the kernel reported it."""
         if before is None:
             # Similar tasks that came and went between two samples left no trace, so this one represents them.
             return passed_s if task.is_runnable() else min(task.waited_s, passed_s)
@@ -372,7 +372,7 @@ class DescendantProcesses:
                 yield ended
 
     def has_no_processes(self) -> bool:
-        """Return whether no process remains, running or unreaped; ignore spared processes."""
+        """Return whether no process remains, running or unreaped. Ignore excluded processes."""
         # In this order, so that the second check finds a process that ends between the two.
         if self._spared and self._find_running():
             return False
@@ -407,7 +407,7 @@ class DescendantProcesses:
         return 0 if self.has_no_processes() else len(self._find_running())
 
     def kill_all(self) -> Iterator[ReapedProcess]:
-        """Kill and reap all processes; yield the reaped processes.
+        """Kill and reap all processes. Yield the reaped processes.
 
         SIGCHLD must be blocked. Raises: ProcessesRemainError, if processes remain after a few seconds.
         """

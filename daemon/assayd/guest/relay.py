@@ -78,7 +78,7 @@ class GuestRelay:
         self._refused: deque[socket.socket] = deque(maxlen=_REFUSED_KEPT)
 
     def open(self, caps: RelayCaps) -> Mapping[str, str]:
-        """Start the listener; return environment variables with the proxy's address. Raises: OSError."""
+        """Start the listener. Return environment variables with the proxy's address. Raises: OSError."""
         # In a container, always the same port, so that runs are reproducible; elsewhere, it may be in use.
         port = PORT if os.getpid() == 1 else 0
         self._caps = caps
@@ -104,7 +104,7 @@ class GuestRelay:
             waiting.close()
 
     def process_frame(self, header: Header, body: bytes) -> None:
-        """Process a frame from the daemon; ignore a frame for a closed connection. Raises: Fault."""
+        """Process a frame from the daemon. Ignore a frame for a closed connection. Raises: InvalidRequest."""
         number = get(header, "stream", int)
         if self._listener is None or not 0 <= number < self._next:
             raise InvalidRequest(f"stream {number} doesn't exist")
@@ -164,7 +164,7 @@ class GuestRelay:
             return None
 
     def _refuse(self, accepted: socket.socket) -> None:
-        """Send a refusal; close the socket later, because closing it now could lose the answer."""
+        """Send a refusal. Close the socket later, because closing it now could lose the answer."""
         with suppress(OSError):
             accepted.setblocking(False)
             accepted.send(_TOO_MANY)
@@ -228,7 +228,7 @@ class GuestRelay:
             self._send_frame("stream_end", connection)
 
     def _update_events(self, connection: _Connection) -> None:
-        """Watch the events for which the connection is ready; watch none while it waits for the daemon."""
+        """Watch the events for which the connection is ready. Watch none while it waits for the daemon."""
         reads = not connection.guest_ended and connection.credit >= MIN_COST
         events = reads * READ | bool(connection.unsent) * WRITE
         if events == connection.watched:
@@ -253,7 +253,7 @@ class GuestRelay:
 
 
 def _call_nonblocking(move: Callable[[], _T]) -> _T | None:
-    """Call a socket function and return its result, or None if the call would block."""
+    """Call a socket function and return its result; None if the call would block."""
     try:
         return move()
     except BlockingIOError:

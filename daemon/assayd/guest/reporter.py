@@ -77,7 +77,7 @@ class Reporter:
             self._write_result(content, closing=False)
 
     def result(self, record: Record, *, last: bool) -> None:
-        """Write the result record; if `last` is true, nothing can be reported after it."""
+        """Write the result record. If `last` is true, nothing can be reported after it."""
         content = _encode_utf8("".join(self._encode(record, 0)))
         with self._lock:
             self._closed = last

@@ -1,7 +1,7 @@
 """The daemon's requests to the runner, parsed from frame headers.
 
 The daemon is trusted, but the stream can be broken: every header that doesn't conform to
-docs/guest-protocol.md raises a `Fault`.
+docs/guest-protocol.md raises `InvalidRequest`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_DEPTH = 16
 
 
 class InvalidRequest(Exception):
-    """A request that the runner cannot fulfil. The error ends the connection to the daemon."""
+    """An exception raised for an unfulfillable request, which ends the runner's connection to the daemon."""
 
 
 class GuestLimits(Value):
@@ -78,7 +78,7 @@ class BeginFrame(Value):
 
 
 class UnitRequest(Value):
-    """The header of a `unit` frame; the arguments are in the body. `more` is true if another unit follows.
+    """The header of a `unit` frame. The arguments are in the body. `more` is true if another unit follows.
 
     `call_s` is the timeout, in seconds, of each call of a solution in a separate process.
     """
@@ -93,7 +93,7 @@ class UnitRequest(Value):
 
 
 def read_attempt(header: Header) -> BeginFrame:
-    """Parse the header of a `begin` frame. Raises: Fault."""
+    """Parse the header of a `begin` frame. Raises: InvalidRequest."""
     limits = get_object(header, "limits")
     return BeginFrame(
         limits=GuestLimits(**{name: _get_positive_int(limits, name) for name in GuestLimits.__slots__}),
@@ -109,7 +109,7 @@ def read_attempt(header: Header) -> BeginFrame:
 
 
 def parse_unit_request(header: Header) -> UnitRequest:
-    """Parse the header of a `unit` frame. Raises: Fault."""
+    """Parse the header of a `unit` frame. Raises: InvalidRequest."""
     deadline = header.get("deadline_s")
     if not isinstance(deadline, int | float) or isinstance(deadline, bool) or not deadline > 0:
         raise InvalidRequest("deadline_s is not a positive number")
@@ -125,12 +125,12 @@ def parse_unit_request(header: Header) -> UnitRequest:
 
 
 def parse_path_header(header: Header) -> str:
-    """Return the path in a `file` header: normalized, relative and without ``..``. Raises: Fault."""
+    """Return the path in a `file` header: normalized, relative and without ``..``. Raises: InvalidRequest."""
     return _check_path(get(header, "path", str))
 
 
 def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
-    """Return a header field. Raises: Fault, if its type isn't exactly the given type."""
+    """Return a header field. Raises: InvalidRequest, if its type isn't exactly `kind`."""
     value = header.get(name)
     if type(value) is not kind:
         raise InvalidRequest(f"{name} is not a {kind.__name__}")
@@ -138,12 +138,12 @@ def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
 
 
 def get_object(header: Mapping[str, object], name: str) -> dict[str, object]:
-    """Return a header field. Raises: Fault, if it isn't an object."""
+    """Return a header field. Raises: InvalidRequest, if it isn't an object."""
     return get(header, name, dict)
 
 
 def get_strings(header: Mapping[str, object], name: str) -> tuple[str, ...]:
-    """Return a header field. Raises: Fault, if it isn't an array of strings."""
+    """Return a header field. Raises: InvalidRequest, if it isn't an array of strings."""
     values: list[object] = get(header, name, list)
     found = tuple(value for value in values if isinstance(value, str))
     if len(found) != len(values):

@@ -69,7 +69,7 @@ def main(work: str = WORK) -> NoReturn:
 
 
 def prepare() -> None:
-    """Load everything that any attempt can need; a template calls this function before it is cloned."""
+    """Load everything that any attempt can need. A template calls this function before it is cloned."""
     from .builtin_names import collect_builtins
     from .seccomp import get_filters
 
@@ -159,7 +159,7 @@ class Runner:
                     self._session.prefork_child()
 
     def _wait_for_events(self) -> None:
-        """Wait for events; before a potentially long wait, send the buffered output."""
+        """Wait for events. Before a potentially long wait, send the buffered output."""
         wait_s = self._unit.max_wait_s() if self._unit is not None else None
         if self._unsent:
             keep_s = self._send_at - time.monotonic()
@@ -177,7 +177,7 @@ class Runner:
         return self._session is not None and self._session.relay is not None
 
     def _update_read_events(self) -> None:
-        """Read frames only while no unit runs; frames that arrive earlier stay unread until the unit ends.
+        """Read frames only while no unit runs. Frames that arrive earlier stay unread until the unit ends.
 
         Under an allowlist, frames are always read, because they can belong to connections, and the daemon
         sends no unit in advance.
@@ -294,7 +294,7 @@ class Runner:
         self._done = True
 
     def _send(self, header: Header, body: bytes) -> None:
-        """Add a frame to the output buffer."""
+        """Add a frame to the output buffer, and flush the buffer if it is too large."""
         if not self._unsent:
             self._send_at = time.monotonic() + _UNSENT_S
         self._unsent += encode_frame(header, body)

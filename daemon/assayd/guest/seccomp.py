@@ -33,7 +33,8 @@ Calls that are refused for reasons that aren't obvious:
   accesses the disk.
 - seccomp, prctl(PR_SET_SECCOMP): a further filter uses the same shared memory as socket filters.
 
-`separated` adds rules that isolate a solution from its tests, which have the same user and pid namespace.
+`add_isolation_rules` adds rules that isolate a solution from its tests, which have the same user and PID
+namespace.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ _KEPT: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
 
 
 def get_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
-    """Return an attempt's seccomp filters for this machine; each combination is built only once.
+    """Return an attempt's seccomp filters for this machine. Each combination is built only once.
 
     Raises: the same errors as `build_filters`.
     """
@@ -255,9 +256,9 @@ def _assemble_filter(machine: str, refused: _Table, absent: _Table, judgements: 
 def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str | None = None) -> bytes:
     """Return the filter with additional rules that isolate a process from others of the same user.
 
-    The process can't start another process, and can't send signals to one, directly or through the kernel.
-    If `writes` is false, it can't create or change files either, so that it can't pass data to other
-    processes in files.
+    The process can't start another process, and can't send signals to one, directly or through the kernel. If
+    `writes` is False, the process can't create or change files either, so that it can't pass data to others
+    in files.
     """
     column = list(_AUDIT_ARCH).index(machine or os.uname().machine)
     added = b""

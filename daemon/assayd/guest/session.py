@@ -65,7 +65,7 @@ class GuestSession:
         self._common = bytearray()
 
     def prefork_child(self) -> None:
-        """Fork the next unit's child, unless it exists; no other child may be alive. Raises: OSError."""
+        """Fork the next unit's child, unless it exists. No other child may be running. Raises: OSError."""
         if self._next_child is None:
             self._around.work.restore_access()
             before, work = self._around.cgroup.read_counters(), self._around.work.descriptor
@@ -74,7 +74,10 @@ class GuestSession:
             self._solution = self._nursery.start()
 
     def add_solution(self, body: bytes) -> None:
-        """Accept the solution before any data of its tests. Raises: Fault if it isn't expected; OSError."""
+        """Start the solution's fork server, before any data of the tests arrives.
+
+        Raises: InvalidRequest, if no solution is expected; OSError.
+        """
         if (
             self._pairing is None
             or self._nursery is not None
@@ -94,7 +97,7 @@ class GuestSession:
         self._common += body
 
     def add_file(self, header: Header, body: bytes) -> None:
-        """Store a new file, or append the next part of a file. Raises: Fault."""
+        """Store a new file, or append the next part of a file. Raises: InvalidRequest."""
         path = parse_path_header(header)
         if not get(header, "append", bool):
             self._files[path] = bytearray()
@@ -116,7 +119,10 @@ class GuestSession:
         self._arguments += body
 
     def start(self, request: UnitRequest, body: bytes) -> RunningUnit | None:
-        """Start a unit; return None if it has already ended. Raises: Fault, OSError, Unconfined."""
+        """Start a unit. Return None if it has already ended.
+
+        Raises: InvalidRequest, OSError, UnconfinedChildError.
+        """
         self._arguments += body
         if self._common:
             self._arguments[:] = b'{"common":%s,"own":%s}' % (self._common, self._arguments)
@@ -161,10 +167,10 @@ class GuestSession:
         return pair
 
     def _take_child(self) -> PreforkedChild:
-        """Return the preforked child. Raises: Unconfined; submitted code is never the cause.
+        """Return the preforked child. Raises: UnconfinedChildError, which submitted code never causes.
 
-        If the kernel killed the child for lack of memory while files were staged, the unit is reported as
-        out of memory.
+        If the kernel killed the child for lack of memory while files were staged, the unit is reported as out
+        of memory.
         """
         assert self._next_child is not None  # noqa: S101 - it was forked before the files were staged
         forked, self._next_child = self._next_child, None
@@ -186,7 +192,7 @@ class GuestSession:
         return self._database.remove_file(self._around.work, keep=ended_well)
 
     def send_outputs(self) -> list[str]:
-        """Send the declared outputs; return the reasons for omitted outputs."""
+        """Send the declared outputs, and return the reasons for omitted outputs."""
         self._discard_child()
         database = self._database.changed_content
         if self._outputs is None:
@@ -214,7 +220,7 @@ class GuestSession:
         self._around.send(header, piece.content)
 
     def _prepare_work_directory(self, fresh: bool) -> None:
-        """Prepare a unit's work directory; if `fresh` is true, first remove everything in it."""
+        """Prepare a unit's work directory. If `fresh` is true, first remove everything in it."""
         if self._used:
             for directory in self._around.shared:
                 clear_directory(directory)

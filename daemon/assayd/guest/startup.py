@@ -1,4 +1,4 @@
-"""Performs all preparations once, before the first fork, that would otherwise take time in each child."""
+"""Preparations that are made once, before the first fork, because each child would need time for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _signals_reset = False
 
 
 def preload(name: str) -> bool:
-    """Import a module for later children; return False if the import fails."""
+    """Import a module for later children. Return False if the import fails."""
     if name in sys.modules:
         return True
     try:
@@ -43,7 +43,7 @@ def preload(name: str) -> bool:
 
 
 def extract_environment() -> dict[str, str]:
-    """Return the image programs' environment; reduce `os.environ` to the image's constants.
+    """Return the image programs' environment. Reduce `os.environ` to the image's constants.
 
     Clones of a template get the result of the first call.
     """
@@ -85,7 +85,7 @@ def hide_own_modules() -> None:
 
 
 def open_shared_memory() -> tuple[int, ...]:
-    """Open the directory of POSIX shared memory (``/dev/shm``) if the container has one."""
+    """Open ``/dev/shm``, and return a tuple with its descriptor; empty if the directory doesn't exist."""
     try:
         return (os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),)  # noqa: S108 - as it is called
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def defer_fork_handlers() -> None:
 
 
 def stop_deferring_handlers(*, guest_forks: bool) -> None:
-    """Stop deferring; register the deferred handlers if guest code can fork or threads are running."""
+    """Stop deferring. Register the deferred handlers if guest code can fork or threads are running."""
     os.register_at_fork = _register_at_fork
     if guest_forks or _count_threads():
         for handlers in _postponed:
@@ -135,7 +135,7 @@ def reset_signals() -> None:
 
 
 def relocate_standard_streams() -> tuple[int, int]:
-    """Move the protocol away from descriptors 0 and 1; redirect prints of imported modules to stderr.
+    """Move the protocol away from descriptors 0 and 1. Redirect prints of imported modules to stderr.
 
     Children use the descriptors up to 6, so the runner's own descriptors must be higher.
     """

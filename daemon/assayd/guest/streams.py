@@ -48,7 +48,7 @@ class OutputCapture:
         return head
 
     def tail(self) -> bytes:
-        """Return the tail that was kept."""
+        """Return the last bytes after the head, at most half of `kept_bytes`."""
         self._trim()
         return bytes(self._tail)
 
@@ -101,7 +101,7 @@ class ReportReader:
             self.malformed = self.malformed or str(problem)
 
     def finish(self) -> Iterator[tuple[Header, bytes]]:
-        """Process the end of the stream; return the frame that ends an incomplete result of the child."""
+        """Process the end of the stream. Yield the frame that ends an incomplete result of the child."""
         if self.malformed is None and (self._decoder.buffered_bytes or self._in_result):
             self.malformed = "the report ends in the middle of a frame or result"
         if self._in_result and self.results < _RESULTS_PASSED:
@@ -234,7 +234,7 @@ class UnitStreams:
         self._selector.register(pipe, READ, lambda: self._read_or_close(pipe))
 
     def _feed_stdin(self) -> None:
-        """Write as much as the pipe accepts; close the pipe after the last byte, or if it has no reader."""
+        """Write as much as the pipe accepts. Close the pipe after the last byte, or if it has no reader."""
         if self._feeding is None:
             return
         try:
@@ -258,7 +258,7 @@ class UnitStreams:
             self._close_pipe(pipe)
 
     def _read_pipe(self, pipe: int) -> bool:
-        """Read a pipe once; return False at the end of the stream, or if a pipe being drained is empty."""
+        """Read a pipe once. Return False at the end of the stream, or if no data is available."""
         try:
             content = os.read(pipe, _READ_BYTES)
         except BlockingIOError:

@@ -36,7 +36,7 @@ class _ValueMeta(type):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Value(metaclass=_ValueMeta):
-    """The base class of values; all fields are passed by keyword. Raises: TypeError if one is missing."""
+    """The base class of values. All fields are passed by keyword. Raises: TypeError if one is missing."""
 
     if TYPE_CHECKING:
         __slots__: tuple[str, ...]
@@ -112,7 +112,7 @@ class Selector:
         self._poll.unregister(descriptor)
 
     def wait(self, most_s: float | None) -> bool:
-        """Wait for a ready descriptor until the timeout; return whether any callback was called."""
+        """Wait for a ready descriptor until the timeout, and return whether any callback was called."""
         ready = self._poll.poll(most_s)
         for descriptor, _ in ready:
             # A call may have closed a pipe that became ready in the same round.

@@ -35,7 +35,7 @@ def render_tagged(value: object) -> Rendered:
 
 
 def restore_tagged(value: Json) -> object:
-    """Return the value of a tagged form; the value can share plain lists and objects with the form.
+    """Return the value of a tagged form. The value can share plain lists and objects with the form.
 
     Raises: ValueError, TypeError or OverflowError for an unknown tag, or a value that the tag doesn't
     allow.

@@ -55,7 +55,7 @@ _UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticErr
 
 
 class TransferError(ValueError):
-    """A value that can't be transferred, or bytes that don't encode a value."""
+    """An exception raised for a value that can't be transferred, or for bytes that don't encode a value."""
 
 
 class MessageEncoder:
@@ -88,7 +88,10 @@ class MessageEncoder:
         return self._encode_other(value, kind, depth)
 
     def nodes(self, start: int) -> list[Form]:
-        """Return the nodes from a given number on, with those that encoding adds. Raises: TransferError."""
+        """Return the encoded nodes from number `start` on, including nodes that their encoding adds.
+
+        Raises: TransferError.
+        """
         found: list[Form] = []
         while start + len(found) < len(self.objects):
             found.append(self.node(self.objects[start + len(found)]))
@@ -181,7 +184,7 @@ class MessageDecoder:
             raise _to_transfer_error(problem) from None
 
     def fill_container(self, value: Any, node: Form) -> None:
-        """Fill a container with the content of a node."""
+        """Set the content of a list, set, dict, bytearray or object from its encoded form."""
         tag, content = node[0], node[-1] if node[0] not in _DICTS else node[1]
         if tag == "y":
             value[:] = _decode_bytes(content)
@@ -347,7 +350,7 @@ def _get_counter_type() -> type:
 
 
 class _NodeTypes(dict[type, tuple[type, str]]):
-    """The types of numbered values, with base and tag; `Counter` is included once its module is loaded."""
+    """The types of numbered values, with base and tag. `Counter` is included once its module is loaded."""
 
     def __contains__(self, kind: object) -> bool:
         return dict.__contains__(self, kind) or (kind is _get_counter_type() and kind is not dict)

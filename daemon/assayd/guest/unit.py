@@ -88,7 +88,10 @@ class PreforkedChild:
             os.close(pipe)
 
     def is_confined(self) -> bool:
-        """Wait until the child is confined; return False if it ended early. Must be called first, once."""
+        """Wait until the child is confined. Return False if it ended early.
+
+        Call this method first, and only once.
+        """
         said = os.read(self.pipes.report, len(child.CONFINED))
         os.set_blocking(self.pipes.report, False)
         return said == child.CONFINED
@@ -100,7 +103,7 @@ class PreforkedChild:
         return ""
 
     def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
-        """Send the unit program and arguments to the child; if the child is dead, do nothing."""
+        """Send the unit program and arguments to the child. If the child is dead, do nothing."""
         rest = memoryview(child.encode_request(program, arguments, has_input=has_input))
         with suppress(BrokenPipeError):
             while rest:
@@ -108,7 +111,7 @@ class PreforkedChild:
         os.close(self._order)
 
     def discard(self) -> None:
-        """Close the child's pipes, so that the child exits; the caller must reap the child."""
+        """Close the child's pipes, so that the child exits. The caller must reap the child."""
         for pipe in (*self._ours, self._order):
             os.close(pipe)
 
@@ -145,7 +148,7 @@ def _ignore_data(_: bool) -> None:
 
 
 class UnitInput(Value):
-    """The input of a unit. `relay` is set under an allowlist; `on_dead` is called at the unit's end."""
+    """The input of a unit. `relay` is set under an allowlist. `on_dead` is called at the unit's end."""
 
     arguments: bytes
     stdin: bytes
@@ -162,7 +165,7 @@ class SolutionPair(Value):
 
 
 class RunningUnit:
-    """A running unit. `turn` must be called after every round of the selector until the unit has ended."""
+    """A running unit. Call `check` after every round of the selector until the unit has ended."""
 
     def __init__(
         self,
@@ -220,7 +223,7 @@ class RunningUnit:
         return max(until - time.monotonic(), 0.0)
 
     def check(self) -> bool:
-        """Check the child and its limits; return True once the unit has ended and `unit_end` was sent."""
+        """Check the child and its limits. Return True once the unit has ended and `unit_end` was sent."""
         for ended in self._around.processes.reap():
             self._record_reaped(ended)
         if self._separation is not None:
@@ -298,10 +301,10 @@ class RunningUnit:
         self._around.send(evidence, b"")
 
     def _count_leftover_processes(self) -> int:
-        """Count the processes that outlived the child; return at least one if there are any.
+        """Return the number of processes that outlived the child.
 
-        At least one is returned because counting can miss processes that fork a successor and exit
-        immediately.
+        The result is at least 1 if any exists, because counting can miss processes that fork a successor and
+        exit immediately.
         """
         processes = self._around.processes
         if self._separation is not None:
@@ -339,7 +342,10 @@ class RunningUnit:
 
 
 def _merge_solution_pipes(tests: Pipes, solution: SolutionPipes) -> Pipes:
-    """Return a unit's pipes with the solution's output; the result record contains the tests' output."""
+    """Return a unit's pipes, with the solution's output instead of the tests' output.
+
+    The result record contains the tests' output.
+    """
     os.close(tests.stdout)
     os.close(tests.stderr)
     return Pipes(stdin=tests.stdin, stdout=solution.stdout, stderr=solution.stderr, report=tests.report)

@@ -46,7 +46,7 @@ _mro_of = type.__dict__["__mro__"].__get__
 
 
 def build_array_form(value: Any) -> tuple[str, object, str] | None:
-    """Return the tag (can be empty), content and type of a numpy or pandas value; None for other values.
+    """Return the tag (can be empty), content and type of a numpy or pandas value, or None for other values.
 
     Raises: any exception that guest code raises.
     """
@@ -64,7 +64,7 @@ def build_array_form(value: Any) -> tuple[str, object, str] | None:
 
 
 def is_like_base(kind: type) -> bool:
-    """Return whether values of a type (float64, Timestamp) equal those of its base except for its name."""
+    """Return whether values of a type (numpy scalars, Timestamp) are shown like those of its base type."""
     times = (_get_loaded_attribute("pandas", name) for name in ("Timestamp", "Timedelta"))
     return _is_subclass_of(kind, "numpy", "generic") or any(kind is one for one in times)
 
@@ -77,7 +77,7 @@ def _build_scalar_form(value: Any, kind: type) -> tuple[str, object, str] | None
 
 
 def _get_loaded_attribute(module: str, name: str) -> object:
-    """Return an attribute of a loaded module without running its code; None if it doesn't exist."""
+    """Return an attribute of a loaded module without running its code, or None if it doesn't exist."""
     loaded = sys.modules.get(module)
     return vars(loaded).get(name) if type(loaded) is type(sys) else None
 
@@ -117,7 +117,7 @@ TYPE = "type"
 
 
 class ValueForm:
-    """The form of a value. `nested`: whether it contains a value of guest code, to be rendered separately.
+    """The form of a value. If `nested` is True, it contains guest code's value, which is rendered later.
 
     An empty `tag` means that the value is replaced by the contained value.
     """
@@ -131,7 +131,7 @@ class ValueForm:
 
 
 def build_form(value: object) -> ValueForm | None:
-    """Return the form of a value; None if the value has no form.
+    """Return the form of a value, or None if the value has no form.
 
     Raises: any exception that code of the value's class raises; for example, a time zone may be guest code.
     """
@@ -266,12 +266,12 @@ def type_name(value: object) -> str:
 
 
 def is_real_subclass(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Return whether the value's real type is a subclass of `kind`; ignore its `__class__` attribute."""
+    """Return whether the value's real type is a subclass of `kind`. Ignore its `__class__` attribute."""
     return issubclass(type(value), kind)
 
 
 class Renderer:
-    """A renderer of a single value; not reusable, because it counts the rendered items."""
+    """A renderer of a single value. It isn't reusable, because it counts the rendered items."""
 
     __slots__ = ("_above", "_containers_left", "_items_left", "complete", "notes")
 
@@ -283,7 +283,7 @@ class Renderer:
         self._containers_left = most_containers
 
     def render_whole(self, value: object) -> Rendered:
-        """Return the rendered form of a whole value."""
+        """Return the rendered form of a value, with its type and notes about losses."""
         plain = self.render(value, "$", 0)
         name = "dict" if _is_dict_in_all(type(value)) else type_name(value)
         return Rendered(value=plain, value_type=name, notes=self.notes, complete=self.complete)

@@ -27,7 +27,7 @@ _EMPTY_LIMIT_S = 10.0
 
 
 class WorkDirectoryNotEmptiedError(RuntimeError):
-    """A work directory that couldn't be emptied in time."""
+    """An exception raised when a work directory can't be emptied in time."""
 
 
 class WorkdirUsage(Value):
@@ -75,7 +75,10 @@ class WorkDirectory:
         os.fchmod(self.descriptor, 0o700)
 
     def remove_content(self) -> None:
-        """Remove all content, even deep, unusual or protected entries. Raises: NotEmptied, OSError."""
+        """Remove all content, even deep, unusual or protected entries.
+
+        Raises: WorkDirectoryNotEmptiedError, OSError.
+        """
         self.restore_access()
         clear_directory(self.descriptor)
 
@@ -90,12 +93,12 @@ class WorkDirectory:
             _write_file(parent, name, content)
 
     def create_directory(self, folder: str) -> None:
-        """Create a directory at a relative path; leave an existing one unchanged. Raises: OSError."""
+        """Create a directory at a relative path. Leave an existing one unchanged. Raises: OSError."""
         with self._open_directory(folder.split("/")):
             pass
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
-        """Return a regular file's content; None for other entries or larger files. Raises: OSError."""
+        """Return a regular file's content, or None for other entries or larger files. Raises: OSError."""
         *folders, name = path.split("/")
         with self._open_directory(folders) as parent:
             descriptor = os.open(name, _FILE, dir_fd=parent)
@@ -106,11 +109,14 @@ class WorkDirectory:
             return stream.read(most_bytes)
 
     def remove(self, name: str) -> None:
-        """Remove the entry with this name and its content, if it exists. Raises: NotEmptied, OSError."""
+        """Remove the entry with this name and its content, if it exists.
+
+        Raises: WorkDirectoryNotEmptiedError, OSError.
+        """
         _remove_if_present(self.descriptor, name)
 
     def _open_directory(self, folders: list[str]) -> _OpenDescriptor:
-        """Open a directory; create it and its parents if they are missing."""
+        """Open a directory. Create it and its parents if they are missing."""
         entered = _OpenDescriptor(os.dup(self.descriptor))
         try:
             for folder in folders:
@@ -131,7 +137,7 @@ class WorkDirectory:
 
 
 def clear_directory(directory: int) -> None:
-    """Remove all content of a directory. Raises: NotEmptied, OSError.
+    """Remove all content of a directory. Raises: WorkDirectoryNotEmptiedError, OSError.
 
     Subdirectories aren't traversed recursively: their content is moved up into the directory itself, so
     that deep nesting needs neither more descriptors nor more stack.
@@ -186,7 +192,7 @@ def _open_subdirectory(name: str, parent: int) -> _OpenDescriptor:
 
 
 def _open_or_create(parent: int, name: str) -> int:
-    """Open a directory in `parent`; create it if it doesn't exist, replacing any other entry."""
+    """Open a directory in `parent`. Create it if it doesn't exist, replacing any other entry."""
     try:
         if not _is_directory(name, parent):
             os.unlink(name, dir_fd=parent)
@@ -227,7 +233,7 @@ RESULT = "database.sqlite"
 
 
 class AttemptDatabase:
-    """The bytes of a database, which are changed only by units that end successfully."""
+    """An attempt's database as bytes, which only successful units change."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -235,16 +241,16 @@ class AttemptDatabase:
         self._content: bytes | None = None
 
     def add(self, body: bytes) -> None:
-        """Add a part of the database with which the attempt starts."""
+        """Append a part of the initial database."""
         self._given += body
 
     @property
     def changed_content(self) -> bytes | None:
-        """Return the database if it differs from the initial database; otherwise None."""
+        """Return the database if it differs from the initial database, otherwise None."""
         return None if self._content is None or self._content == self._given else self._content
 
     def create_file(self, work: WorkDirectory) -> None:
-        """Create the database file; on failure, leave nothing of it. Raises: OSError."""
+        """Create the database file for a unit. On failure, remove every part of it. Raises: OSError."""
         work.remove(FOLDER)
         try:
             work.write_file(FILE, self._given if self._content is None else self._content)
@@ -253,7 +259,7 @@ class AttemptDatabase:
             raise
 
     def remove_file(self, work: WorkDirectory, *, keep: bool) -> str | None:
-        """Remove the file; if requested, keep its content. Return the problem with the file, if any."""
+        """Remove the file. If requested, keep its content. Return the problem with the file, if any."""
         try:
             content = work.read(FILE, self.most_bytes) if keep else None
         except OSError as problem:

@@ -1,4 +1,7 @@
-"""Builds images manually: ``python -m assayd.imaging NAME… [--out DIR]``; without a name, all images."""
+"""Builds images manually: ``python -m assayd.imaging NAME… [--out DIR]``.
+
+Without names, all images are built, except those that are only built on demand.
+"""
 
 import argparse
 import sys

@@ -67,7 +67,7 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePython:
-    """A Python of an image. `path` is its executable; `libraries` lists folders with additional modules."""
+    """A Python of an image. `path` is its executable. `libraries` lists folders with additional modules."""
 
     path: str
     minor: int
@@ -290,7 +290,7 @@ def compute_source_digest(where: str, tag: str | None, work: Path, machine: Imag
 
 
 def _resolve_path(where: str, work: Path, machine: ImageEngine) -> Path:
-    """Return the path of an image file; if a local engine has the image, save it to a file first."""
+    """Return the path of an image file. If a local engine has the image, save it to a file first."""
     path = Path(where)
     if path.exists():
         return path.resolve()
@@ -302,7 +302,7 @@ def _resolve_path(where: str, work: Path, machine: ImageEngine) -> Path:
 
 
 def _ensure_unpacked_base(recipe: Recipe, place: BuildFolders, machine: ImageEngine) -> Path:
-    """Return the folder with the image's layer; unpack the image if necessary."""
+    """Return the folder with the image's layer. Unpack the image if necessary."""
     if recipe.source is None or recipe.source.locked is None:
         remedy = f"run: assay images adopt {recipe.name} --from IMAGE"
         raise ConfigError("image.lock_missing", f"no image was adopted for recipe {recipe.name}; {remedy}")
@@ -351,7 +351,7 @@ def _unpack_image(source: ImageSource, made: Path, place: BuildFolders) -> _Laye
 
 
 def flatten_layers(source: ImageSource, root: Path, place: BuildFolders, caps: UnpackCaps = CAPS) -> None:
-    """Apply the layers of an image to an empty folder; report the omitted entries.
+    """Apply the layers of an image to an empty folder. Report the omitted entries.
 
     Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
     """
@@ -406,7 +406,7 @@ def _read_facts(base: Path) -> _LayerFacts:
 
 
 def _build_environment(facts: _LayerFacts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
-    """Return the environment of the image's programs: the image's variables, overridden by the recipe's."""
+    """Return the environment for the image's programs: the image's variables and the recipe's overrides."""
     taken = {name: text for name, text in facts.environment.items() if is_allowed_variable(name)}
     fixed = {
         "PATH": facts.environment.get("PATH", _PATH),
@@ -427,7 +427,7 @@ def _compile_guest(
     place: BuildFolders,
     machine: ImageEngine,
 ) -> _CompiledGuest | None:
-    """Compile the guest code in a container of the image; return None if the image's Python can't do so."""
+    """Compile the guest code in a container of the image. Return None if the image's Python can't do so."""
     kept = layer[1].parent / f"{compute_guest_digest(guest).removeprefix('sha256:')[:16]}-3.{python.minor}"
     if (kept / _SAID).is_file():
         held = json.loads((kept / _SAID).read_text())

@@ -124,7 +124,7 @@ def _encode_canonical(value: object) -> bytes:
 
 
 def _list_tree(root: Path) -> list[Path]:
-    """Return all paths below `root`; links to folders aren't followed."""
+    """Return all paths below `root`. Links to folders aren't followed."""
     found: list[Path] = []
     for folder, folders, files in os.walk(root):
         found += [Path(folder, name) for name in folders + files]

@@ -74,7 +74,7 @@ def build_image(  # noqa: PLR0913 - all by name
     library: Path | None = None,
     machine: ImageEngine | None = None,
 ) -> Path:
-    """Build image `name`; return the path of its archive (``<cache>/<name>/image.tar``).
+    """Build image `name`, and return the path of its archive (``<cache>/<name>/image.tar``).
 
     The build takes between a second (if cached) and a minute; several processes can build at the same time.
     If the baseline must be measured first, the image is tagged `UNMEASURED` and, after the measurement,
@@ -157,7 +157,7 @@ def _open_shipped_python_root(
 
 
 def _ensure_base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
-    """Return the cached base for the current package lists; build it if necessary."""
+    """Return the cached base for the current package lists. Build it if necessary."""
     sources = packages.list_apt_sources()
     if not sources and packages.can_refresh_package_lists():
         packages.refresh_package_lists(progress)
@@ -238,7 +238,7 @@ def _add_operator_content(recipe: Recipe, root: Path, progress: Progress) -> Non
 
 
 def _report_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> None:
-    """Report the number of removed programs; for an operator's recipe, also report their names."""
+    """Report the number of removed programs. For an operator's recipe, also report their names."""
     if removed:
         more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
         named = f": {', '.join(removed[:_NAMED])}{more}" if recipe.extends else ""

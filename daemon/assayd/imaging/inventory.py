@@ -43,7 +43,7 @@ _SYSTEM = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Package:
-    """A package. `kind` is ``deb`` or ``pypi``; the other optional fields apply only to ``deb``.
+    """A package. `kind` is ``deb`` or ``pypi``. The other optional fields apply only to ``deb``.
 
     `source` is the name of the source package, and `system` is the distribution, e.g. ``debian-12``.
     """
@@ -156,7 +156,7 @@ def _read_python_packages(root: Path, reader: _LimitedReader) -> Iterator[Packag
 
 
 def _parse_fields(paragraph: str) -> dict[str, str]:
-    """Return the known single-line fields; continuation lines are ignored."""
+    """Return the known single-line fields. Continuation lines are ignored."""
     return {found["key"]: found["value"].strip() for found in _FIELD.finditer(paragraph)}
 
 

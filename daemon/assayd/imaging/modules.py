@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def list_modules(folders: Sequence[Path]) -> dict[str, str]:
-    """Return importable top-level names with versions; for a repeated name, use its first distribution."""
+    """Return importable top-level names with versions. For a repeated name, use its first distribution."""
     found: dict[str, str] = {}
     for distribution in distributions(path=[str(folder) for folder in folders]):
         for name in _iter_top_level_names(distribution):

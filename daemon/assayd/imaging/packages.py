@@ -58,7 +58,7 @@ class ExtractedPackage:
 
 
 def require_mmdebstrap(progress: Progress) -> None:
-    """Check that mmdebstrap is installed; as root on a Debian-like system, install it if necessary.
+    """Check that mmdebstrap is installed. As root on a Debian-like system, install it if necessary.
 
     Raises:
         ConfigError: ``image.tool_missing``, with the required action.
@@ -75,7 +75,7 @@ def require_mmdebstrap(progress: Progress) -> None:
 
 
 def refresh_package_lists(progress: Progress) -> None:
-    """Update apt's package lists; requires root."""
+    """Update apt's package lists, which requires root."""
     progress("refreshing the package lists (apt-get update)")
     try:
         _run_command(["apt-get", "-qq", "update"])
@@ -127,7 +127,7 @@ def get_engine_architecture() -> str:
 def extract_packages(
     packages: Sequence[str], sources: Sequence[PackageSource], work: Path, progress: Progress
 ) -> tuple[Path, list[ExtractedPackage]]:
-    """Fetch packages with their dependencies; return a tar file, and the list of files per package.
+    """Fetch packages with their dependencies. Return a tar file, and the list of files per package.
 
     No code of the packages is run.
 
@@ -200,7 +200,7 @@ def _read_os_release() -> dict[str, str]:
 
 
 def can_refresh_package_lists() -> bool:
-    """Return whether this process can call `refresh`."""
+    """Return whether this process can call `refresh_package_lists`."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 

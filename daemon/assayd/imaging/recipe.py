@@ -56,7 +56,7 @@ class RecipeTable:
         return table
 
     def error(self, key: str, problem: str) -> ConfigError:
-        """Return an error about `key`."""
+        """Return the error for a problem with `key`."""
         return ConfigError("image.recipe_invalid", f"{self.path}: {key}: {problem}", field=key)
 
     def text(self, key: str) -> str | None:
@@ -67,7 +67,7 @@ class RecipeTable:
         raise self.error(key, "must be a string")
 
     def get_flag(self, key: str) -> bool:
-        """Return a boolean; false if missing. Raises: ConfigError."""
+        """Return a boolean, or False if the key is missing. Raises: ConfigError."""
         value = self.values.get(key, False)
         if isinstance(value, bool):
             return value
@@ -81,14 +81,14 @@ class RecipeTable:
         raise self.error(key, "must be an integer above 0")
 
     def get_texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of strings; empty if missing. Raises: ConfigError."""
+        """Return a list of strings, which is empty if the key is missing. Raises: ConfigError."""
         value = self.values.get(key, [])
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         raise self.error(key, "must be a list of strings")
 
     def get_pairs(self, key: str) -> dict[str, str]:
-        """Return a table of strings; empty if missing. Raises: ConfigError."""
+        """Return a table of strings, which is empty if the key is missing. Raises: ConfigError."""
         value = self.values.get(key, {})
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value
@@ -192,14 +192,12 @@ class Recipe:
 
     @property
     def library(self) -> str:
-        """Return the interpreter's library folder; the image must contain Python."""
+        """Return the interpreter's library folder. The image must contain Python."""
         return f"usr/lib/python{self.python}"
 
 
 def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe:
-    """Parse the recipe of a shipped image; `recipes.load` also finds the operator's recipes.
-
-    `shipped` is the folder of `base.toml`; it is required if `recipes` belongs to another package.
+    """Parse the recipe of a shipped image. `RecipeFolders.load` also finds the operator's recipes.
 
     Raises:
         ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid``.
@@ -287,7 +285,7 @@ def is_below_base(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RecipeFolders:
-    """The folders of shipped recipes and of the operator's recipes; the operator's folder is optional.
+    """The folders of shipped recipes and of the operator's recipes. The operator's folder is optional.
 
     `packaged` lists the recipe folders of other installed packages.
     """
@@ -386,7 +384,7 @@ def get_lock_path(own: Path, name: str) -> Path:
 
 
 def read_recipe_table(own: Path, name: str) -> tuple[RecipeTable, str | None]:
-    """Parse a recipe file; return its table, and the extended recipe's name or None for an adopted image.
+    """Parse a recipe file. Return its table, and the extended recipe's name (None for an adopted image).
 
     Raises: ConfigError ``image.recipe_invalid``.
     """
@@ -407,7 +405,7 @@ def read_recipe_table(own: Path, name: str) -> tuple[RecipeTable, str | None]:
 
 
 def read_adopted_recipe(table: RecipeTable, name: str) -> Recipe:
-    """Return the recipe of an adopted image; the build determines the image's contents.
+    """Return the recipe of an adopted image. The build determines the image's contents.
 
     Raises: ConfigError ``image.recipe_invalid``, with the key at fault.
     """
@@ -442,7 +440,7 @@ def read_adopted_recipe(table: RecipeTable, name: str) -> Recipe:
 
 
 def is_allowed_variable(variable: str) -> bool:
-    """Return whether a recipe is allowed to set an environment variable for all code in an image."""
+    """Return whether a recipe can set an environment variable for all code, including submitted code."""
     return bool(
         _VARIABLE.fullmatch(variable) and not variable.startswith(_NOT_SET) and variable not in _SET_BY_US
     )

@@ -55,7 +55,7 @@ def unpack_packages(packages: Path, root: Path) -> None:
 
 
 def prune_files(root: Path, recipe: Recipe) -> list[str]:
-    """Remove the files that the recipe excludes, and unlisted programs; return the removed programs' paths.
+    """Remove excluded files and unlisted programs, and return the removed programs' paths.
 
     Raises:
         ConfigError: ``image.executable_missing``, if no package has a listed program.
@@ -107,7 +107,7 @@ def link_tmp(root: Path) -> None:
 
 
 def write_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str = GUEST_FILE) -> None:
-    """Write the compiled guest code into `root` as one file; `root` can otherwise be empty.
+    """Write the compiled guest code into `root` as one file. `root` can otherwise be empty.
 
     Args:
         guest: the folder of the sources.
@@ -175,7 +175,7 @@ def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
 
 
 def _expand_link_paths(root: Path, name: str, target: str) -> list[Path]:
-    """Return the paths of a link; a ``*`` matches each folder that contains the link's target."""
+    """Return the paths of a link. A ``*`` matches each folder that contains the link's target."""
     path = PurePosixPath(name)
     if "*" not in name:
         return [resolve_in_root(root, path.parent) / path.name]
@@ -188,7 +188,7 @@ def _expand_link_paths(root: Path, name: str, target: str) -> list[Path]:
 
 
 def disable_programs(root: Path, kept: Set[str] = frozenset()) -> list[str]:
-    """Remove compiled programs outside the allowlist; clear the execute bit of scripts outside it.
+    """Remove compiled programs outside the allowlist. Clear the execute bit of scripts outside it.
 
     Return the paths of the removed programs.
     """
@@ -226,7 +226,7 @@ def _remove_path(path: Path) -> None:
 
 
 def write_image_file(root: Path, name: str, content: bytes) -> Path:
-    """Write a non-executable file of the image and create its parent folders; return the file's path."""
+    """Write a non-executable file of the image, create its parent folders, and return its path."""
     path = resolve_in_root(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # Also discards the mode of a former program.

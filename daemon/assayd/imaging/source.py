@@ -43,7 +43,7 @@ class ImageFiles(Protocol):
     """Access to the files of an image."""
 
     def open(self, name: str) -> IO[bytes] | None:
-        """Open the image's file with this path; return None if the file doesn't exist."""
+        """Open the image's file with this path. Return None if the file doesn't exist."""
         ...
 
 
@@ -123,7 +123,7 @@ def _open_decompressed(raw: IO[bytes]) -> IO[bytes]:
 
 
 class _BoundedFile:
-    """A file whose reads are limited in size."""
+    """A file that refuses large reads, because a tar header could request too much memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -146,7 +146,7 @@ class _HashingStream:
         self.total = hashlib.sha256(self._head)
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most `size` bytes; first return the bytes that were read for inspection."""
+        """Read at most `size` bytes. First return the bytes that were read for inspection."""
         if self._head:
             count = len(self._head) if size < 0 else size
             head, self._head = self._head[:count], self._head[count:]
@@ -241,7 +241,7 @@ def _build_source(parts: ImageFiles, content: bytes, named: Sequence[tuple[str, 
 def _choose_manifest(
     parts: ImageFiles, index: Table, tag: str | None, architecture: str, path: Path
 ) -> Table:
-    """Return the selected manifest; follow nested indexes and select the platform."""
+    """Return the selected manifest. Follow nested indexes and select the platform."""
     found = [_require_table(one) for one in _require_list(index.get("manifests"))]
     if tag is not None:
         found = [one for one in found if tag in _read_names(one)]

@@ -20,7 +20,7 @@ _READ_BYTES = 1 << 20
 
 
 def compute_digest(parts: Iterable[tuple[str, bytes]]) -> str:
-    """Return ``sha256:…`` of named contents in their order; each part is preceded by its length."""
+    """Return ``sha256:…`` of named contents in their order. Each part is preceded by its length."""
     total = hashlib.sha256()
     for name, content in parts:
         encoded = name.encode()
@@ -137,7 +137,7 @@ def _walk_entries(folder: str, name: str, known: Known | None) -> Iterator[tuple
 
 
 def _get_file_digest(path: str, facts: os.stat_result, known: Known | None) -> str:
-    """Return the digest of a file; use the cached digest if the file is shared and known."""
+    """Return the digest of a file. Use the cached digest if the file is shared and known."""
     if known is None or facts.st_nlink <= _LINKS:
         return _read_digest(path)
     key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
@@ -163,7 +163,7 @@ _MAX_LINKS = 40
 
 
 def resolve_in_root(root: Path, path: str | PurePath) -> Path:
-    """Resolve a path of the image below `root`; parts that don't exist stay unchanged.
+    """Resolve a path of the image below `root`. Parts that don't exist stay unchanged.
 
     Raises: ConfigError ``image.link_loop``.
     """
@@ -187,7 +187,7 @@ def resolve_in_root(root: Path, path: str | PurePath) -> Path:
 
 
 def glob_in_root(root: Path, pattern: str) -> list[Path]:
-    """Return the matches of a glob pattern below `root`, sorted; links aren't followed."""
+    """Return the matches of a glob pattern below `root`, sorted. Links aren't followed."""
     *folders, last = PurePosixPath(pattern).parts
     found = [root]
     for part in folders:

@@ -38,7 +38,7 @@ class WheelLock:
 
 
 def read_lock(path: Path) -> WheelLock:
-    """Read a lock file; return an empty lock if the file doesn't exist."""
+    """Read a lock file. Return an empty lock if the file doesn't exist."""
     return WheelLock(path=path, source=path.read_bytes() if path.is_file() else b"")
 
 
@@ -61,7 +61,7 @@ def lock_wheels(required: Sequence[str], python: str, path: Path) -> int:
 
 
 def install_wheels(lock: WheelLock, required: Sequence[str], python: str, root: Path) -> None:
-    """Unpack the wheels of a lock into their folder below `root`; check each wheel against the lock.
+    """Unpack the wheels of a lock into their folder below `root`. Check each wheel against the lock.
 
     Raises: ConfigError ``image.lock_missing``, ``image.lock_outdated``, ``image.wheel_differs``,
     ``image.wheels_failed``.

@@ -64,7 +64,7 @@ def load_own_validators() -> Mapping[str, Kind]:
 
 @cache
 def load_own_validator(kind: str) -> Kind:
-    """Return the validator of one of this project's kinds; import no other kind."""
+    """Return the validator of one of this project's kinds. Import no other kind."""
     from importlib.metadata import EntryPoint
 
     return _load_validator(EntryPoint(kind, f"{find_packages()[kind]}.validator:validator", GROUP))
@@ -75,7 +75,7 @@ def find_validator(kind: str, enabled: Sequence[str] = ()) -> Kind:
 
     Raises:
         RequestError: ``kind.unknown``.
-        ConfigError: the same errors as `load`.
+        ConfigError: the same errors as `load_validators`.
     """
     if kind in list_own_kinds():
         return load_own_validator(kind)
@@ -88,7 +88,7 @@ def find_validator(kind: str, enabled: Sequence[str] = ()) -> Kind:
 
 
 def format_unknown_kind_message(kind: str, known: Iterable[str]) -> str:
-    """Return the error message for an unknown kind; for an optional kind, name the missing package."""
+    """Return the error message for an unknown kind. For an optional kind, name the missing package."""
     if (package := find_missing_packages().get(kind)) is not None:
         return f"the kind {kind!r} isn't installed: the package {package} is missing"
     names = list(known)
@@ -143,12 +143,12 @@ def find_data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
 
 
 def list_external_kinds() -> frozenset[str]:
-    """Return the names of all kinds in other installed packages, whether enabled or not."""
+    """Return the names of all kinds in other installed packages, enabled or disabled."""
     return frozenset(entry.name for entry in _list_entry_points(GROUP))
 
 
 def load_command_line(kind: str, enabled: Sequence[str] = ()) -> KindCommandLine:
-    """Return a kind's command-line description, or the default one; don't import the validator.
+    """Return a kind's command-line description, or the default one. Don't import the validator.
 
     Raises: ConfigError ``validator.broken``.
     """
@@ -178,7 +178,10 @@ def import_reference(reference: str) -> object:
 
 
 def import_function(reference: str) -> Callable[[], None]:
-    """Return the function that ``package.module:name`` refers to. Raises: the same errors as `resolve`."""
+    """Return the function that ``package.module:name`` refers to.
+
+    Raises: ConfigError ``validator.broken``.
+    """
     found = import_reference(reference)
     if not callable(found):
         raise ConfigError("validator.broken", f"{reference!r} isn't a function", field=reference)
@@ -186,7 +189,10 @@ def import_function(reference: str) -> Callable[[], None]:
 
 
 def import_reader(reference: str) -> Callable[[bytes], bytes]:
-    """Return the parser of bytes that a reference refers to. Raises: the same errors as `resolve`."""
+    """Return the bytes parser that ``package.module:name`` refers to.
+
+    Raises: ConfigError ``validator.broken``.
+    """
     reader: Callable[[bytes], bytes] = import_function(reference)  # type: ignore[assignment]
     return reader
 

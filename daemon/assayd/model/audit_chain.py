@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class AuditError(ValueError):
-    """An inconsistency in the audit chain. The message contains the line."""
+    """An exception raised for an inconsistent chain. Its message contains the line number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ class BatchLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedLines:
-    """The result of sending lines."""
+    """Counts of the lines that a request added to a batch."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -94,7 +94,7 @@ class ReceivedLines:
     )
 
     def __add__(self, other: ReceivedLines) -> ReceivedLines:
-        """Return the sum of two results."""
+        """Return the sum of the counts, and the first conflicting lines of both."""
         return ReceivedLines(
             lines=self.lines + other.lines,
             added=self.added + other.added,
@@ -144,8 +144,8 @@ class ItemCounts:
 class WaitingItem:
     """An item that has no verdict yet.
 
-    `submission` is the digest of the item's document, and `size` its length in bytes. `document` is set
-    only for a small document; a large document must be read from the store. `accepted`: whether the item's
+    `submission` is the digest of the item's document, and `size` its length in bytes. `document` is set only
+    for a small document; a large document must be read from the store. `accepted` is True if the item's
     attempt exists.
     """
 

@@ -88,7 +88,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookUrl:
-    """A parsed URL. `host` is folded (an address has no brackets); `target` is the path with the query."""
+    """A parsed URL. `host` is folded (an address has no brackets). `target` is the path with the query."""
 
     scheme: str
     host: str
@@ -142,7 +142,7 @@ def _normalize_host(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookMessage:
-    """A message to one URL. `id` is the same for every delivery try; `origin` is the receiver."""
+    """A message to one URL. `id` is the same for every delivery try. `origin` is the receiver."""
 
     id: str
     uid: int
@@ -156,7 +156,7 @@ class WebhookMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndeliveredCount:
-    """The number of messages with failed deliveries, and the time since which the oldest one waits."""
+    """The number of messages with a failed delivery, and the time from which the oldest one has waited."""
 
     count: int
     oldest: datetime | None

@@ -51,7 +51,7 @@ class JsonLimits:
 
 
 class JsonError(ValueError):
-    """Bytes that aren't acceptable JSON.
+    """An exception raised for bytes that aren't acceptable JSON.
 
     The message states the reason; `field` is the faulty key, if there is one.
     """
@@ -62,7 +62,7 @@ class JsonError(ValueError):
 
 
 class JsonTooLargeError(JsonError):
-    """JSON that exceeds the limits; raised before the JSON is parsed."""
+    """An exception raised before parsing for JSON that exceeds the limits."""
 
 
 def parse_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
@@ -113,7 +113,7 @@ def _build_number_readers(
 
 
 def reject_large(text: bytes, limits: JsonLimits) -> None:
-    """Reject JSON with too many values before memory is allocated; ignore the contents of strings.
+    """Reject JSON with too many values before memory is allocated. Ignore the contents of strings.
 
     Raises: JsonTooLargeError.
     """

@@ -24,7 +24,7 @@ from assayd.model.text_limits import shorten_text
 
 
 def apply_quality_levels(findings: Iterable[Finding], quality: QualityPolicy) -> tuple[Finding, ...]:
-    """Apply the profile's severities to the quality findings; return all findings."""
+    """Apply the profile's severities to the quality findings, and return all findings."""
     return tuple(_apply_levels(findings, quality))
 
 
@@ -55,7 +55,7 @@ PARTLY_CHECKED = (
 def apply_reporting_mode(
     findings: Iterable[Finding], rules: Sequence[Rule], policy: ExecutionPolicy
 ) -> tuple[Finding, ...]:
-    """Return the findings with their profile keys; under a report-only policy, as warnings."""
+    """Return the findings with their rules' profile keys; a report-only policy turns errors into warnings."""
     keys = {rule.id: rule.profile_key for rule in rules if rule.profile_key is not None}
     return tuple(_apply_enforcement(finding, keys, policy) for finding in findings)
 
@@ -118,7 +118,7 @@ def merge_stages(
     *,
     most_findings: int = MAX_FINDINGS,
 ) -> tuple[StageReport, ...]:
-    """Return all stages in order; add the findings of the run to the stages they belong to."""
+    """Return all stages in order. Add the findings of the run to the stages they belong to."""
     if ran is None:
         skipped = (StageReport(name=n, status=StageStatus.SKIPPED) for n in runtime_names)
         return _limit_stage_findings((*static, *skipped), most_findings)
@@ -138,7 +138,7 @@ def merge_stages(
 def merge_report(
     blank: Report, stages: tuple[StageReport, ...], ran: JudgedRun | None, failure: Failure | None = None
 ) -> Report:
-    """Return a report completed with stages, cases and verdict, given its identity, digests and limits."""
+    """Return a report with stages, cases and verdict, based on one with only identity, digests and limits."""
     verdict = decide_verdict(stages, ran, failure)
     failed = next((s.name for s in stages if s.status is StageStatus.FAILED), None)
     return replace(
@@ -166,7 +166,7 @@ def decide_verdict(
 
 
 def add_failure(failure: Failure, attempt: Attempt) -> Attempt:
-    """Return the attempt with the failure; the verdict for the failure replaces any earlier verdict."""
+    """Return the attempt with the failure. The verdict for the failure replaces any earlier verdict."""
     return replace(attempt, verdict=decide_verdict((), None, failure), error=failure)
 
 
@@ -218,7 +218,7 @@ def _add_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
 
 
 def _limit_stage_findings(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]:
-    """Keep the first `left` findings of all stages, and limit the edits per stage; keep the statuses."""
+    """Keep the first `left` findings of all stages, and limit the edits per stage. Keep the statuses."""
     kept = []
     for stage in stages:
         if stage.findings:

@@ -93,7 +93,10 @@ class HttpRule:
 
 
 def is_unambiguous_path(path: str) -> bool:
-    """Return whether all servers interpret a path equally: nothing to resolve, decode twice or fold."""
+    """Return whether all servers interpret a path in the same way.
+
+    Such a path has no parts to resolve, no double encoding, and no characters that normalization changes.
+    """
     if _DEVIOUS.search(path):
         return False
     try:
@@ -261,7 +264,7 @@ class SqlPolicy:
         return next((level for name, level in self.rules if name == rule), None)
 
     def admits(self, rule: str) -> bool:
-        """Return whether the profile permits what a rule forbids: the rule only warns, or is off."""
+        """Return whether the profile permits violations of a rule, which then only warns or is off."""
         return self.level(rule) in {RuleLevel.WARNING, RuleLevel.OFF}
 
 

@@ -17,7 +17,7 @@ from assayd.model.policy import ImportPolicy, NetworkPolicy
 
 
 class Program(StrEnum):
-    """The unit programs of the guest runner; the list is complete."""
+    """The unit programs of the guest runner. The list is complete."""
 
     CALL = "call"
     """Compile a source text, call one of its functions with the given arguments, return its value."""

@@ -41,19 +41,19 @@ class TraceContext:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the context as request headers."""
+        """Return the headers `traceparent` and, if there is a state, `tracestate`."""
         state = {"tracestate": self.state} if self.state else {}
         return {"traceparent": self.parent, **state}
 
 
 def parse_text(text: str | None) -> TraceContext | None:
-    """Parse the output of `text`; return None if it is invalid."""
+    """Parse the output of `text`. Return None if it is invalid."""
     parent, _, state = (text or "").partition(" ")
     return parse_headers([parent], [state] if state else [])
 
 
 def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
-    """Parse the headers `traceparent` and `tracestate`; return None if they are invalid.
+    """Parse the headers `traceparent` and `tracestate`. Return None if they are invalid.
 
     A request with several `traceparent` headers is invalid. An invalid `tracestate` is ignored.
     """

@@ -180,7 +180,7 @@ Origins = Mapping[str, tuple[ValueOrigin, ...]]
 def find_value_origins(
     name: str, profiles: Mapping[str, Profile], effective: Callable[[str], Effective]
 ) -> Origins:
-    """Return the profiles that set each value, beginning with the nearest; none for built-in values.
+    """Return the profiles that set each value, beginning with the nearest. Built-in values have none.
 
     Args:
         name: the profile's name.

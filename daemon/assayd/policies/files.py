@@ -164,7 +164,7 @@ class NetworkTable(_ProfileModel):
 
 
 class ImportsTable(_ProfileModel):
-    """The table ``[imports]``; ``[imports.names]`` maps a module to the attributes that code can use."""
+    """The table ``[imports]``. ``[imports.names]`` maps a module to the attributes that code can use."""
 
     mode: Literal["enforce", "observe"] | None = None
     only: Annotated[list[Dotted], Field(min_length=1)] | None = None
@@ -187,7 +187,7 @@ class AdapterTable(_ProfileModel):
 
 
 class CommandsTable(_ProfileModel):
-    """The table ``[commands]``; ``[commands.options]`` maps a command to its rejected options."""
+    """The table ``[commands]``. ``[commands.options]`` maps a command to its rejected options."""
 
     allowed: list[Command] | None = None
     blocked: list[Command] | None = None
@@ -198,7 +198,7 @@ class CommandsTable(_ProfileModel):
 
 
 class SqlTable(_ProfileModel):
-    """The table ``[sql]``; ``[sql.rules]`` sets the severity of rules: error, warning or off."""
+    """The table ``[sql]``. ``[sql.rules]`` sets the severity of rules: error, warning or off."""
 
     max_bytes: Annotated[int, Field(ge=1, le=2**20)] | None = None
     max_statements: Annotated[int, Field(ge=1)] | None = None
@@ -208,7 +208,7 @@ class SqlTable(_ProfileModel):
 
 
 class QualityTable(_ProfileModel):
-    """The table ``[quality]``; ``[quality.rules]`` sets the severity of rules: error, warning or off."""
+    """The table ``[quality]``. ``[quality.rules]`` sets the severity of rules: error, warning or off."""
 
     severity: Literal["off", "warning", "error"] | None = None
     rules: dict[QualityRule, Literal["off", "warning", "error"]] = Field(default_factory=dict)

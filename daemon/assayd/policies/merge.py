@@ -1,4 +1,4 @@
-"""The union of policies: it allows whatever either policy allows.
+"""Computes the union of two policies, which allows everything that either of them allows.
 
 There are two exceptions: names that either policy forbids stay forbidden, and `enforce_forbidden` stays
 enabled if either policy enables it.
@@ -78,7 +78,7 @@ def merge_bounds(first: LimitRanges, second: LimitRanges) -> LimitRanges:
 
 
 def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
-    """Return the union of the allowed commands; everything that either policy rejects stays rejected."""
+    """Return the union of the allowed commands. Everything that either policy rejects stays rejected."""
     none: frozenset[str] = frozenset()
     return CommandPolicy(
         allowed=a.allowed | b.allowed,
@@ -113,7 +113,7 @@ def _merge_quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
 
 
 def _merge_levels(a: _Levels, b: _Levels) -> _Levels:
-    """Return each rule's level: the milder one if both policies set it, otherwise the only one."""
+    """Return each rule's level: the milder level if both policies set one, otherwise the only level."""
     found = dict(a)
     for name, level in b:
         found[name] = min(found.get(name, level), level, key=_MILD.index)

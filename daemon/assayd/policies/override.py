@@ -161,7 +161,7 @@ def _tighten_http_rule(at: str, table: Table, rule: HttpRule) -> HttpRule:
 
 
 def _parse_nonempty_set(field: str, value: object) -> frozenset[str]:
-    """Parse a list; reject an empty list, because it would allow everything."""
+    """Parse a list. Reject an empty list, because it would allow everything."""
     texts = _require_list(field, value)
     if not texts or len(texts) > _MAX_NAMES:
         raise _build_type_error(field, f"must have between 1 and {_MAX_NAMES} strings")

@@ -19,7 +19,7 @@ BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
 
 
 async def attach_nothing(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
-    """Return an empty mapping of attached files."""
+    """Return an empty mapping, because chains are the only source of attachments."""
     return {}
 
 
@@ -55,7 +55,7 @@ class ArtifactStore(Protocol):
         ...
 
     async def sweep(self) -> int:
-        """Remove the leftovers of interrupted writes; return their number."""
+        """Remove the leftovers of interrupted writes, and return their number."""
         ...
 
     async def free_bytes(self) -> int:

@@ -28,15 +28,15 @@ class WorkAssignment(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Return whether this is the only process."""
+        """Return whether no other process can drive this work."""
         ...
 
     async def claim(self, kind: WorkKind, subject: str) -> bool:
-        """Return whether this process drives the work; if it doesn't, notify the process that does."""
+        """Return whether this process drives the work. If not, notify the process that drives it."""
         ...
 
     async def request_cancel(self, kind: WorkKind, subject: str) -> bool:
-        """Request the end of the work from the process that drives it; return False if it is this one."""
+        """Ask the process that drives the work to end it. Return False if this process drives the work."""
         ...
 
 

@@ -44,7 +44,7 @@ class GuestStream(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to the guest; wait while the guest doesn't read.
+        """Send bytes to the guest. Wait while the guest doesn't read.
 
         Raises: ConnectionResetError, if the connection is closed.
         """

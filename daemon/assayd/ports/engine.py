@@ -1,7 +1,8 @@
 """Defines the interface to container engines, independently of any particular engine.
 
-The sequence is `create → start → Duplex → kill → remove`. Label syntax, host configuration and stream
-headers are details of the implementations, so that both Docker and a plain OCI runtime can be supported.
+The sequence is create, start, exchange data over `RunnerStreams`, kill, remove. Label syntax, host
+configuration and stream headers are details of the implementations, so that both Docker and a plain OCI
+runtime can be supported.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class ContainerExitFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFacts:
-    """An image of the engine. `digest` identifies its content; `size_bytes` is the unpacked size."""
+    """An image of the engine. `digest` identifies its content. `size_bytes` is the unpacked size."""
 
     name: str
     digest: str
@@ -147,7 +148,7 @@ class ListedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """The engine and its enforceable limits. `mode` is how containers are created, if this varies."""
+    """The engine and its enforceable limits. `mode` describes how it creates containers, if this varies."""
 
     name: str
     version: str
@@ -192,7 +193,7 @@ class RunnerStreams(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to the runner's input; wait while its buffer is full.
+        """Send bytes to the runner's input. Wait while its buffer is full.
 
         Raises: EngineError, if the container no longer reads.
         """
@@ -204,7 +205,7 @@ class RunnerStreams(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close both directions; must precede a kill. Can be called repeatedly and raises no exception."""
+        """Close both directions. Call this before a kill. Repeated calls are allowed, and no call raises."""
         ...
 
 
@@ -242,7 +243,7 @@ class Engine(Protocol):
         ...
 
     async def kill(self, ref: ContainerRef) -> None:
-        """Kill the container now; do nothing if it has already ended."""
+        """Kill the container now. Do nothing if it has already ended."""
         ...
 
     async def remove(self, ref: ContainerRef) -> None:
@@ -277,7 +278,7 @@ class Engine(Protocol):
         ...
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
-        """Return a regular file of an image; `path` is relative to its root.
+        """Return a regular file of an image. `path` is relative to its root.
 
         Raises: EngineError ``image.missing``; ``image.file_missing``, also if the file exceeds `most_bytes`.
         """

@@ -40,7 +40,7 @@ class Service(Protocol):
         ...
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts can run and, if not, the reason."""
+        """Return whether attempts can run, and the reason if they can't."""
         ...
 
     async def require_ready(self) -> None:
@@ -59,7 +59,7 @@ class Service(Protocol):
     ) -> AcceptedSubmission:
         """Accept a submission and store it durably.
 
-        `from_gateway`: whether a node's worker submits it for a gateway.
+        `from_gateway` is True if a node's worker submits it for a gateway.
 
         Raises: RequestError ``queue.full`` or ``quota.full`` (retryable), ``policy.unknown``,
         ``policy.unenforceable``, ``override.wider``, ``conflict``, ``not_ready``.
@@ -67,7 +67,7 @@ class Service(Protocol):
         ...
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Wait for an attempt's end until the timeout; return the attempt in its current state."""
+        """Wait for an attempt's end until the timeout, and return the attempt in its current state."""
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
@@ -155,7 +155,7 @@ class Service(Protocol):
         ...
 
     async def health(self) -> Sequence[HealthRow]:
-        """Check the engine, images, isolation, limits and permissions; return one row per check."""
+        """Check the engine, images, isolation, limits and permissions, and return one row per check."""
         ...
 
 
@@ -163,13 +163,13 @@ PACKAGE = "assayd_chains"
 
 
 def find_missing_chain_packages() -> Mapping[str, str]:
-    """Return the missing package, keyed by its purpose; empty if the package is installed."""
+    """Return the missing chains package by its purpose. The result is empty if the package is installed."""
     return {} if find_spec(PACKAGE) is not None else {"repair and generation": PACKAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFix:
-    """The fix that an attempt runs. `number` is its number in the repair; `hint` is a user's hint."""
+    """The fix that an attempt runs. `number` is its number in the repair. `hint` is a user's hint."""
 
     repair_id: str
     number: int
@@ -201,7 +201,7 @@ class RepairRequests(Protocol):
 
 
 class Chains(Protocol):
-    """The chains of a daemon, as far as the core uses them."""
+    """The core's interface to the chains of a daemon."""
 
     @property
     def writers(self) -> Sequence[str]:
@@ -221,7 +221,7 @@ class Chains(Protocol):
         ...
 
     def end(self, chain_id: str) -> bool:
-        """End a chain if this process drives it; return whether this process drives it."""
+        """End a chain if this process drives it. Return False if another process drives the chain."""
         ...
 
 
@@ -259,14 +259,14 @@ WORKFLOWS_PACKAGE = "assayd_workflows"
 
 
 class Workflows(Protocol):
-    """The workflows of a daemon, as far as the core uses them."""
+    """The core's interface to the workflows of a daemon."""
 
     async def recover_unfinished(self, only: Container[str] | None = None) -> None:
         """Continue the unfinished workflows of a previous run: all, or those with an id in `only`."""
         ...
 
     def end(self, workflow_id: str) -> bool:
-        """End a workflow if this process drives it; return whether this process drives it."""
+        """End a workflow if this process drives it. Return False if another process drives the workflow."""
         ...
 
 
@@ -282,7 +282,7 @@ class NullWorkflows:
 
 
 class WebhookGate(Protocol):
-    """A checker of webhook URLs."""
+    """An interface that checks the webhook URLs in requests."""
 
     async def check(self, url: str, uid: int) -> None:
         """Check that messages for a user can be sent to a URL.

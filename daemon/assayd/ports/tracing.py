@@ -136,7 +136,7 @@ def get_trace_origin() -> TraceOrigin:
 
 @contextmanager
 def continue_trace(origin: TraceOrigin) -> Iterator[None]:
-    """Let new spans of this task continue `origin` for the duration of the `with` block."""
+    """Make new spans of this task continue `origin` while the body runs."""
     token = _ORIGIN.set(origin)
     try:
         yield

@@ -64,7 +64,9 @@ _SETTLE_TRIES, _SETTLE_S = 100, 0.05
 
 
 async def run_and_read_output(engine: Engine, archive: Path) -> bytes:
-    """Load an image, run its program in a fully isolated container, and remove both; return the output.
+    """Run the program of an image archive in a fully isolated container, and return its output.
+
+    The image and the container are removed afterwards.
 
     Raises: EngineError, with the code ``image.program_failed`` if the program fails, prints too much or
     times out.

@@ -76,7 +76,7 @@ class Container:
         return f"<Container {self.ref.ulid} {self.key.image}>"
 
     async def end_and_get_facts(self, *, ends_by_itself: bool) -> tuple[ContainerExitFacts, bool]:
-        """End the container; return the facts about its end, and whether the daemon had to kill it.
+        """End the container. Return the facts about its end, and whether the daemon had to kill it.
 
         If the container closed the stream, it has some time to exit before the daemon kills it, because a
         kill would hide the cause.
@@ -116,14 +116,17 @@ class Container:
                 await self.channel.receive()  # Only the end of the stream can follow.
 
     async def ended(self) -> None:
-        """Wait for data or the end of an idle container's stream; both mean that the container has died."""
+        """Wait until an idle container's stream delivers data or ends.
+
+        In both cases, the container has died.
+        """
         await self.channel.duplex.read()
 
 
 async def open_container(
     engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str, *, ahead: bool = False
 ) -> Container:
-    """Create, verify and start a container and open the conversation; with `ahead`, preload modules.
+    """Create, verify and start a container and open the conversation. With `ahead`, preload modules.
 
     Raises: EngineError. In this case, either no container remains, or the reaper will find it by its
     labels.

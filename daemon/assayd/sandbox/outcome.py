@@ -169,7 +169,7 @@ def _collect_evidence(unit: UnitResult) -> dict[str, object]:
 
 
 def _add_limit(outcome: RunOutcome, limits: Limits) -> RunOutcome:
-    """Add the exhausted limit to the evidence."""
+    """Add the value of the exceeded limit to the outcome's evidence."""
     if outcome.cause is Cause.PROCESS_LIMIT:
         return replace(outcome, evidence={**outcome.evidence, "limit_processes": limits.max_processes})
     most = {Cause.OUT_OF_MEMORY: limits.memory_bytes, Cause.DISK_LIMIT: limits.work_bytes}

@@ -76,11 +76,11 @@ class ReadinessSupervisor:
         """Set after the first preparation, successful or not."""
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts can run and, if not, the reason."""
+        """Return whether attempts can run, and the reason if they can't."""
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
-        """Prepare the sandbox, with unlimited retries; `problem` is the reason for the last failure."""
+        """Prepare the sandbox, with unlimited retries. `problem` is the reason for the last failure."""
         if self.problem:
             retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=tenacity_backoff_delay)
             await retrying(self._try_to_prepare)
@@ -154,7 +154,7 @@ class ReadinessSupervisor:
             looking.cancel()
 
     async def _recheck_images(self) -> None:
-        """Add images to the pool that were missing earlier but exist now."""
+        """Add images that were missing earlier to the pool once they exist."""
         before = self.unusable
         with suppress(EngineError):
             keys = await self._list_usual_keys()
@@ -226,7 +226,7 @@ class ReadinessSupervisor:
         return [await self._examine_engine(), *await self._examine_images(), self.examine_pool()]
 
     async def check_isolation(self) -> HealthRow:
-        """Test the isolation of containers immediately; return a health row."""
+        """Test the isolation of containers immediately, and return a health row."""
         try:
             leaks = await self._isolation_check(self.sandbox)
         except EngineError as trouble:

@@ -143,7 +143,7 @@ class Lease:
 
 
 class Sandbox:
-    """The only way to run a `RunSpec` and obtain its `RunResult`."""
+    """The runner of run specs: it leases a container, runs the units, and returns the `RunResult`."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def lease(self, spec: RunSpec, user: int = 0, flow: str = "") -> AsyncIterator[Lease]:
-        """Lease a container for the `with` block; afterwards, remove it without delaying the caller.
+        """Lease a container for the `with` block. Afterwards, remove it without delaying the caller.
 
         If containers are scarce, they are assigned to users and their flows in turn. A run that can be
         split gets a second container if one is idle and not needed otherwise.
@@ -236,7 +236,7 @@ class Sandbox:
         )
 
     async def run(self, lease: Lease, deadline: Deadline, observer: RunObserver | None = None) -> RunResult:
-        """Run the units in the leased containers; return the classified result."""
+        """Run the units in the leased containers, and return the classified result."""
         if lease.further is None:
             return classify_run(await self._run_container(lease, deadline, observer), lease.spec)
         first_units = len(lease.spec.units) - len(lease.further.spec.units)
@@ -255,7 +255,7 @@ class Sandbox:
     async def _run_container(
         self, lease: Lease, deadline: Deadline, observer: RunObserver | None
     ) -> RunResult:
-        """Run the units of one container; return the result without its outcome."""
+        """Run the units of one container, and return the result without its outcome."""
         began, killed_before = self._clock.monotonic(), self.oom_kills() if self.counts_kills else None
         conversation = lease.conversation
         making_way = asyncio.create_task(lease.container.lower_priority_later())
@@ -286,7 +286,7 @@ class Sandbox:
 
 
 async def _get_failure_facts(lease: Lease, end: RunEndReason) -> ContainerFacts:
-    """Return the engine's facts about the container's end; a missing answer is ignored as evidence."""
+    """Return the engine's facts about the container's end, or the facts of the lease if the engine fails."""
     try:
         asking = lease.container.end_and_get_facts(ends_by_itself=end is RunEndReason.LOST)
         ended, killed = await run_cleanup(asking, timeout_s=REMOVE_TIMEOUT_S)

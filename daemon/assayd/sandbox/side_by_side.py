@@ -26,15 +26,15 @@ class SecondContainerObserver(RunObserver):
         self._first = first
 
     def on_unit_started(self, index: int) -> None:
-        """Process the start of a unit."""
+        """Report the start of a unit under its index in the whole run."""
         self._observer.on_unit_started(self._first + index)
 
     def output(self, index: int, stream: str, data: bytes) -> None:
-        """Process output that a unit wrote."""
+        """Report a unit's output under the unit's index in the whole run."""
         self._observer.output(self._first + index, stream, data)
 
     def on_unit_ended(self, index: int, result: UnitResult) -> None:
-        """Process the end of a unit."""
+        """Report a unit's end under its index in the whole run."""
         self._observer.on_unit_ended(self._first + index, result)
 
 
@@ -48,7 +48,11 @@ def split(spec: RunSpec) -> tuple[RunSpec, RunSpec] | None:
 
 
 def join(spec: RunSpec, first: RunResult, second: RunResult) -> RunResult:
-    """Return the result of a split run; the first container counts unless only the second one failed."""
+    """Return the joined result of a split run.
+
+    If the first container failed, only its result is returned. Otherwise, a failure of the second container
+    determines the end of the run.
+    """
     if first.end is not RunEndReason.FINISHED:
         return first
     decisive = first if second.end is RunEndReason.FINISHED else second

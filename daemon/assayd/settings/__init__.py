@@ -1,4 +1,4 @@
-"""The operator's settings. Only entry points read the settings; they pass values to the other parts."""
+"""The operator's settings. Only entry points read the settings. They pass values to the other parts."""
 
 from assayd.settings.load import (
     SettingRow,

@@ -42,7 +42,10 @@ class SettingRow:
 
 
 def load_settings() -> Settings:
-    """Read the daemon's settings from the file and environment. Raises: the same errors as `load`."""
+    """Read the daemon's settings from the file and environment.
+
+    Raises: ConfigError ``settings.invalid``.
+    """
     return load_program_settings(Settings, DEFAULT_FILE)
 
 

@@ -328,7 +328,7 @@ class LimitBounds(_Section):
         return self
 
     def bounds(self) -> LimitRanges:
-        """Return the bounds for loading policies."""
+        """Return the bounds as `LimitRanges`."""
         return LimitRanges(**{name: LimitRange(least=least, most=most) for name, (least, most) in self})
 
 

@@ -473,7 +473,7 @@ class DatabaseAccess:
         return self._dialect != "sqlite"
 
     async def create_tables(self, tables: Sequence[Table]) -> None:
-        """Create the missing ones of the given tables, with their indexes. Raises: StoreError."""
+        """Create the given tables that don't exist, with their indexes. Raises: StoreError."""
         missing = await self.read(
             lambda connection: [each for each in tables if not inspect(connection).has_table(each.name)]
         )

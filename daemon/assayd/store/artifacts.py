@@ -80,7 +80,7 @@ def ensure_folder(folder: int, name: str) -> None:
 
 
 def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True) -> None:
-    """Write read-only files into a new folder. The file names must have passed `parts`.
+    """Write read-only files into a new folder. `split_relative_path` must have accepted the file names.
 
     All files are written before the first file is flushed. A journaling file system then commits them
     together, so the flushes of the remaining files are fast.
@@ -191,7 +191,7 @@ def detect_media_type(name: str, content: bytes) -> str:
 
 
 def _get_suffix(name: str) -> str:
-    """Return the suffix of a file name with its dot; the suffix of a name like ``.profile`` is empty."""
+    """Return the suffix of a file name with its dot. The suffix of a name like ``.profile`` is empty."""
     stem, point, ending = name.rpartition("/")[2].rpartition(".")
     return point + ending if stem else ""
 

@@ -363,13 +363,13 @@ class DatabaseBatchStore:
         )
 
     async def silent(self, before: datetime) -> Sequence[Batch]:
-        """Return unfinished batches that were opened before a time and still lack lines."""
+        """Return unfinished batches that were opened before a time and whose uploads are incomplete."""
         open_ones = select(batches).where(_UNENDED, batches.c.complete == 0)
         old = open_ones.where(batches.c.created_at < to_micros(before))
         return [_read_batch(row) for row in await self._fetch_rows(old)]
 
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
-        """Return the ids of the cancelled batches among the given ones."""
+        """Return those of the given ids whose batches are cancelled."""
         chosen = batches.c.id.in_(list(batch_ids))
         statement = select(batches.c.id).where(chosen, batches.c.cancelled_at.is_not(None))
         return frozenset(row["id"] for row in await self._fetch_rows(statement))

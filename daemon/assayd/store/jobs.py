@@ -276,7 +276,7 @@ class DatabaseJobStore:
         return await self.access.read(lambda connection: get_attempt(connection, attempt_id))
 
     async def get_many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
-        """Return the existing ones of the given attempts, by id."""
+        """Return those of the given attempts that exist, by id."""
         ids = list(attempt_ids)
         found = await self.access.read(lambda connection: _fetch_attempts(connection, _MANY, {"ids": ids}))
         return {attempt.id: attempt for attempt in found}
@@ -396,7 +396,7 @@ def _find_existing_attempt(
 def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
     """Return the stored attempt with the same id or key.
 
-    Raises: StoreError, and the same errors as `_earlier`.
+    Raises: StoreError, and the same errors as `_find_existing_attempt`.
     """
     earlier = _find_existing_attempt(connection, attempt, digest, key)
     if earlier is None:
@@ -428,7 +428,7 @@ def _foreign_run_error(verdict: tables.Values, by: str) -> RequestError:
 
 
 def _is_same_attempt(earlier: Attempt, attempt: Attempt) -> bool:
-    """Return whether both values are the same recorded attempt, because a change may be applied twice."""
+    """Return whether both values are one recorded attempt, which a repeated change finds again."""
     return (earlier.id, earlier.created_at, earlier.peer) == (attempt.id, attempt.created_at, attempt.peer)
 
 

@@ -84,7 +84,7 @@ class Outbox:
     def add(self, connection: Connection, row: Values | None) -> None:
         """Add a message, unless it is None, to the transaction of its event.
 
-        Call `announce` after the commit.
+        Call `wake_sender` after the commit.
         """
         if row is not None:
             connection.execute(self._add, row)

@@ -41,7 +41,7 @@ class Recorder(Protocol):
 
     @property
     def tables(self) -> Sequence[Table]:
-        """The tables of the recorder, in an order in which referenced tables come first."""
+        """Return the recorder's tables, in an order in which referenced tables come first."""
         ...
 
     def records(self, access: DatabaseAccess) -> object:
@@ -53,7 +53,7 @@ class Recorder(Protocol):
         ...
 
     def leased(self, connection: Connection, run: AttemptRun) -> None:
-        """Record the lease of a container."""
+        """Record the container that a run has leased."""
         ...
 
     def finished(
@@ -71,7 +71,7 @@ class Recorder(Protocol):
         ...
 
     def removed(self, connection: Connection) -> None:
-        """Delete the records of deleted attempts."""
+        """Delete the records whose attempts have been deleted."""
         ...
 
 
@@ -117,14 +117,14 @@ class JobRowWriter(Protocol):
 
 @runtime_checkable
 class SubmissionCompleter(Protocol):
-    """A kind's records that can complete the kind's submissions."""
+    """An interface for record stores that supply payload fields which submissions omit."""
 
     async def complete(
         self, submission: Submission, uid: int, *, from_gateway: bool = False
     ) -> Mapping[str, object] | None:
-        """Return the payload fields that a submission takes from records, or None if it is complete.
+        """Return the payload fields that the records supply for a submission, or None if it needs none.
 
-        `from_gateway`: whether a gateway has already completed the submission from its own records.
+        `from_gateway` is True if a gateway has already completed the submission from its own records.
 
         Raises: RequestError, e.g. if the records belong to another user; StoreError.
         """
@@ -133,15 +133,21 @@ class SubmissionCompleter(Protocol):
 
 @runtime_checkable
 class GroupNamer(Protocol):
-    """A kind's records that determine the groups of an attempt, such as its pipeline."""
+    """An interface for record stores that know the groups of an attempt, such as its pipeline."""
 
     async def find_groups(self, attempt_id: str) -> Mapping[str, str]:
-        """Return the ids of an attempt's groups by type, or an empty dict if it has no records."""
+        """Return the ids of an attempt's groups by type.
+
+        The result is empty if the attempt has no records.
+        """
         ...
 
 
 def run_isolated_step(connection: Connection, step: str, write: Callable[[], None]) -> None:
-    """Run a step of a recorder in such a way that its failure can't abort the transaction."""
+    """Run a recorder's step in a savepoint, so that its failure can't abort the transaction.
+
+    A failed step is repeated up to `TRIES` times; failures are logged.
+    """
     for number in range(1, TRIES + 1):
         try:
             with connection.begin_nested():

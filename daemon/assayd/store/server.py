@@ -95,7 +95,7 @@ def create_reading_engine(url: URL, connections: int) -> Engine:
 
 
 def _encode_parameters(engine: Engine) -> Engine:
-    """Encode every string parameter with `written`, so that a query can contain any string."""
+    """Encode every string parameter with `encode_text`, so that a query can contain any string."""
     from psycopg.types.string import StrDumperUnknown
 
     class WrittenDumper(StrDumperUnknown):
@@ -237,7 +237,7 @@ class CompiledStatement:
         return {**self._fixed, **values}
 
     def decode_row(self, found: Row | None) -> Row | None:
-        """Return a row after decoding the strings that `tables.written` encoded."""
+        """Return a row after decoding the strings that `tables.encode_text` encoded."""
         if found is None:
             return None
         texts = {name: found[name] for name in self._exact if found[name] is not None}
@@ -273,7 +273,7 @@ class SingleStatementChange(Generic[T]):
 
 
 def run_together(connection: Connection, statements: Sequence[SingleStatementChange[Any]]) -> list[Any]:
-    """Run statements in one transaction and one round trip to the server; return the results in order.
+    """Run statements in one transaction and one round trip to the server, and return the results in order.
 
     The connection must not be in a transaction. Raises: DBAPIError; the caller must then discard the
     connection.

@@ -52,14 +52,14 @@ def encode_text(text: str) -> str:
 
 
 def decode_text(text: str) -> str:
-    """Decode a string that was encoded by `written`."""
+    """Decode a string that was encoded by `encode_text`."""
     if _MARK not in text:
         return text
     return _MARKED.sub(lambda found: "\0" if found[1] == "0" else _MARK, text)
 
 
 class ExactText(TypeDecorator[str]):
-    """A string column for any characters, which are encoded by `written` and decoded by `decode_text`."""
+    """A column for strings with any characters, encoded by `encode_text` and decoded by `decode_text`."""
 
     impl = Text
     cache_ok = True
@@ -417,7 +417,7 @@ def from_micros(value: int) -> datetime:
 
 
 def build_attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
-    """Return a new attempt's row as a mapping of columns to values; `submission` is a digest."""
+    """Return a new attempt's row as a mapping of columns to values. `submission` is a digest."""
     return {
         "id": attempt.id,
         "submission": submission,
@@ -507,7 +507,7 @@ def read_event(row: Mapping[Any, Any]) -> AttemptEvent:
 def read_attempt(row: Mapping[Any, Any]) -> Attempt:
     """Return the attempt from a row that is joined with its verdict, if any, and its number of runs.
 
-    The states between `accepted` and `finished` aren't stored, so a leased attempt is returned as running.
+    The states between `queued` and `finished` aren't stored, so a leased attempt is returned as running.
     """
     finished = row["verdict"] is not None
     unfinished_state = State.RUNNING if row["runs"] else State.QUEUED

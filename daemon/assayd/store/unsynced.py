@@ -177,7 +177,7 @@ def serialize_files(files: Mapping[str, bytes]) -> bytes:
 
 
 def deserialize_files(contents: bytes) -> dict[str, bytes]:
-    """Return the files that were serialized by `pack`."""
+    """Return the files that `serialize_files` serialized."""
     files, at = {}, 0
     while at < len(contents):
         name, size = _LENGTHS.unpack_from(contents, at)

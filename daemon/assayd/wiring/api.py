@@ -79,7 +79,7 @@ def build_socket_access(settings: Settings) -> SocketAccess:
 
 
 def _find_worker_uid() -> int | None:
-    """Return the user of the service `assayd-node`; None if this host doesn't have that user."""
+    """Return the user of the service `assayd-node`, or None if this host doesn't have that user."""
     try:
         return pwd.getpwnam(WORKER_USER).pw_uid
     except KeyError:

@@ -406,7 +406,7 @@ def _build_batches(
 
 
 async def _set_gauge_functions(basics: CoreParts, scheduler: Scheduler, stack: AsyncExitStack) -> None:
-    """Let gauges report current values whenever they are read, and start the periodic counts."""
+    """Make gauges report current values whenever they are read, and start the periodic counts."""
     metrics = basics.metrics
     for state in set(State) - {State.FINISHED}:
         metrics.under_way.labels(state.value).set_function(partial(_count_in_state, scheduler, state))

@@ -5,7 +5,7 @@ alternative engine is considered only if it passes the isolation check. The resu
 directory. The next start reports the stored result immediately and repeats the measurement only if the
 version of an engine has changed.
 
-`measured` wraps an engine to count and time every call.
+`wrap_engine_with_metrics` wraps an engine to count and time every call.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class _MeasuredEngine:
         self._clock = clock
 
     def capabilities(self) -> Capabilities:
-        """Return the engine's capabilities; a separate method, so that frequent calls need no lookup."""
+        """Return the engine's capabilities. This separate method spares frequent calls the lookup."""
         return self._engine.capabilities()
 
     def __getattr__(self, name: str) -> object:

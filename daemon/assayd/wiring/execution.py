@@ -270,7 +270,7 @@ async def _sweep_at_exit(reaper: Reaper) -> None:
 def _plan_sample_runs(
     kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits
 ) -> Sequence[RunSpec]:
-    """Plan a sample run of every kind under its default policy; the pool prepares for these runs."""
+    """Plan a sample run of every kind under its default policy. The pool prepares for these runs."""
     runs = []
     for validator in kinds.values():
         policy = policies.get(validator.default_policy)

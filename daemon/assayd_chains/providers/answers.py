@@ -44,20 +44,20 @@ _DATA = b"data:"
 _DONE = b"[DONE]"
 Event = dict[str, object]
 TextOf = Callable[[Event], str]
-"""Returns the text that an event of a vendor adds to the answer."""
+"""A function that returns the text which a vendor's event adds to the answer."""
 
 
 class StopReason(StrEnum):
     """The reason why a model stopped its output."""
 
     COMPLETE = "complete"
-    """It had said what it wanted."""
+    """The answer is complete."""
     CUT_OFF = "cut_off"
-    """The answer met its limit of tokens."""
+    """The answer reached the token limit."""
     REFUSED = "refused"
-    """The model, or a filter before or behind it, does not want to."""
+    """The model, or a filter before or after the model, refused to answer."""
     EMPTY = "empty"
-    """The provider returned no answer and no reason."""
+    """The provider returned neither an answer nor a reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,12 @@ class ProviderAnswer:
 
 
 def parse_token_count(value: object) -> int | None:
-    """Return a number of tokens, or None if the number is invalid or impossibly large."""
+    """Return a reported token count, or None if the number is invalid or impossibly large."""
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
 async def receive_response_body(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
-    """Read the complete body of an answer, and pass on its text as it arrives.
+    """Read and return the complete response body, and pass its text to `heard` as the text arrives.
 
     Raises: httpx2.HTTPError.
     """
@@ -88,7 +88,7 @@ async def receive_response_body(response: httpx2.Response, text_of: TextOf, hear
 
 
 class StreamingAnswerParser:
-    """A receiver that parses an answer's bytes as they arrive and passes on the text."""
+    """A parser of a streamed response that passes the text to a callback as the bytes arrive."""
 
     def __init__(self, text_of: TextOf, heard: Heard) -> None:
         self._text_of, self._heard = text_of, heard
@@ -112,7 +112,7 @@ class StreamingAnswerParser:
 
 
 def is_event_stream(content: bytes) -> bool:
-    """Return whether an answer is a sequence of server-sent events, which servers needn't send."""
+    """Return whether a response body consists of server-sent events; some servers don't stream."""
     return content.lstrip()[:6].startswith((b"event:", b"data:", b":"))
 
 
@@ -150,9 +150,9 @@ def get_text(event: object, *path: str | int) -> str:
 
 
 ANSWER_BYTES = 16 * 2**20
-"""Of an answer; one that is larger is given up."""
+"""Maximum number of bytes of a response; a larger response is an error."""
 FAILURE_BYTES = 64 * 1024
-"""Bytes of an error's body to read, because the library reads it in the daemon; the rest is dropped."""
+"""Maximum number of bytes of an error response to read, because the library parses it in the daemon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +213,10 @@ async def _disable_compression(request: httpx2.Request) -> None:
 
 
 async def _limit_body(response: httpx2.Response) -> None:
-    """Replace the stream of a response by one with a size limit. Raises: httpx2.HTTPError."""
+    """Wrap a response's stream in a size limit, and reject compressed bodies.
+
+    Raises: httpx2.HTTPError.
+    """
     import httpx2
 
     if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
@@ -260,10 +263,10 @@ BUSY = 429
 RETRYABLE = frozenset({408, 409, 425, BUSY})
 """Statuses to retry, in addition to 5xx."""
 FINAL = frozenset({"insufficient_quota"})
-"""Reasons that waiting does not help, whatever the status says."""
+"""Failures that a retry can't resolve, whatever the HTTP status is."""
 SAID_CHARS = 300
 MOST_DELAY_S = 86_400.0
-"""A longer one is as good as none."""
+"""Maximum number of seconds of a requested pause."""
 
 
 def http_status_error(
@@ -274,7 +277,7 @@ def http_status_error(
     reason: str | None = None,
     again_in_s: float | None = None,
 ) -> ProviderError:
-    """Return the error for an answer whose status isn't 200.
+    """Return the error for a response whose HTTP status isn't 200.
 
     Args:
         account: the account that made the call.
@@ -302,7 +305,7 @@ def http_status_error(
 
 
 def invalid_key_error(account: ModelAccount) -> ProviderError:
-    """Return the error for an invalid key, if the API reports it with a status other than 401."""
+    """Return the error for an invalid key that the API reports with a status other than 401."""
     return http_status_error(account, 401)
 
 
@@ -320,7 +323,7 @@ def unreachable_error(account: ModelAccount, problem: Exception) -> ProviderErro
 
 
 def malformed_answer_error(account: ModelAccount) -> ProviderError:
-    """Return the error for an answer that is incomplete or in an unexpected format."""
+    """Return the error for a response that is incomplete or in an unexpected format."""
     message = f"{account.type} sent an unreadable answer"
     return ProviderError("provider.garbled", message, retryable=True)
 
@@ -349,5 +352,5 @@ def parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _sanitize_name(reason: str) -> str:
-    """Remove all invalid characters from an API's name for a failure."""
+    """Return an API's name for a failure without invalid characters, truncated to 64 characters."""
     return "".join(c for c in reason if c.isalnum() or c in "_-.")[:64]

@@ -26,7 +26,7 @@ TYPE = "anthropic"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
 BASE_URL = "https://api.anthropic.com"
 MAX_TOKENS = 16_384
-"""The API wants a number; this is enough for the largest passage that is shown."""
+"""The API requires a limit; this one is sufficient for the largest passage in a prompt."""
 
 _CUT_OFF = frozenset({"max_tokens", "model_context_window_exceeded"})
 
@@ -42,7 +42,7 @@ class _Usage(BaseModel):
 
 
 class _Message(BaseModel):
-    """The used fields of an answer."""
+    """The response fields that this client uses."""
 
     content: list[_Block]
     stop_reason: str | None = None
@@ -50,7 +50,7 @@ class _Message(BaseModel):
 
 
 class AnthropicApi:
-    """A client for Anthropic's API. Implements `api.Api`."""
+    """A client for Anthropic's API. Implements `api.VendorApi`."""
 
     def __init__(self, account: ModelAccount) -> None:
         import_vendor_library("anthropic", account=account, loggers=("anthropic",))
@@ -65,7 +65,7 @@ class AnthropicApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Call the API once without retries. Raises: ProviderError."""
+        """Call the API once without retries, and return the response body. Raises: ProviderError."""
         import anthropic
         import httpx2
 
@@ -98,7 +98,7 @@ class AnthropicApi:
 
 
 def parse_response(content: bytes) -> ProviderAnswer:
-    """Parse the bytes of an answer. Raises: ValueError, if they aren't a valid answer."""
+    """Parse a response body. Raises: ValueError, if the body isn't a valid response."""
     message = _assemble_stream(content) if is_event_stream(content) else _Message.model_validate_json(content)
     text = "".join(block.text for block in message.content if block.type == "text")
     if message.stop_reason == "refusal":
@@ -116,14 +116,14 @@ def parse_response(content: bytes) -> ProviderAnswer:
 
 
 def extract_event_text(event: Event) -> str:
-    """Return the text that an event of a stream adds."""
+    """Return the answer text in a stream event, or an empty string."""
     return (
         get_text(event, "delta", "text") if get_nested_value(event, "delta", "type") == "text_delta" else ""
     )
 
 
 def _assemble_stream(content: bytes) -> _Message:
-    """Build an answer from the events of a stream. Raises: ValueError, if the answer is incomplete."""
+    """Build a message from the events of a stream. Raises: ValueError, if the stream is incomplete."""
     events = parse_events(content)
     if not events or events[-1].get("type") != "message_stop":
         raise ValueError("the stream is cut short")

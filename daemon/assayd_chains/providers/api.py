@@ -1,8 +1,8 @@
 """Provides the code that all model APIs share: a call with a timeout, and the evaluation of the answer.
 
-    Request ─Api.ask─> bytes ─read─> complete: Reply
-                                   ├> cut off, refused or empty: ProviderError with that reason
-                                   └> no JSON in it: ProviderError ``provider.reply``
+    Request ─ask─> bytes ─read─> complete: Reply
+                               ├> cut off, refused or empty: ProviderError with that reason
+                               └> no JSON in it: ProviderError ``provider.reply``
 
 One module for each vendor adapts the vendor's library and its terms.
 """
@@ -31,7 +31,7 @@ class VendorApi(Protocol):
     """The interface to the library of a single vendor."""
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Call the API once without retries, and return the unprocessed answer. Raises: ProviderError."""
+        """Call the API once without retries, and return the response body. Raises: ProviderError."""
         ...
 
     async def close(self) -> None:

@@ -30,9 +30,9 @@ log = structlog.get_logger()
 
 KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG")
 FILE_BYTES = 16 * 2**20
-"""Of any file that the program writes; what it prints is one."""
+"""Maximum size of any file that the program writes, including its standard output."""
 COMPLAINT_BYTES = 2000
-"""Bytes of its standard error to log (the end)."""
+"""Maximum number of bytes to log from the end of standard error."""
 _REAP_S = 5.0
 _CONTAIN = str(Path(__file__).with_name("contain.py"))
 

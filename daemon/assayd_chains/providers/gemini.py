@@ -33,7 +33,7 @@ _REFUSED = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"
 })  # fmt: skip
 _KEY_INVALID = "API_KEY_INVALID"
-"""The reason that comes with a 400, where others answer 401."""
+"""The reason that the API sends with status 400 where other APIs send status 401."""
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
@@ -61,7 +61,7 @@ class _Usage(BaseModel):
 
 
 class _Response(BaseModel):
-    """The used fields of an answer."""
+    """The response fields that this client uses."""
 
     candidates: list[_Candidate] | None = None
     promptFeedback: _Feedback | None = None  # noqa: N815 - the API's name
@@ -69,7 +69,7 @@ class _Response(BaseModel):
 
 
 class GeminiApi:
-    """A client for Gemini's API. Implements `api.Api`."""
+    """A client for Gemini's API. Implements `api.VendorApi`."""
 
     def __init__(self, account: ModelAccount) -> None:
         import_vendor_library("google.genai", account=account, loggers=("google_genai", "google.auth"))
@@ -89,7 +89,7 @@ class GeminiApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Call the API once without retries. Raises: ProviderError."""
+        """Call the API once without retries, and return the response body. Raises: ProviderError."""
         import httpx2
         from google.genai import errors, types
 
@@ -137,7 +137,7 @@ class GeminiApi:
 
 
 def parse_response(content: bytes) -> ProviderAnswer:
-    """Parse the bytes of an answer. Raises: ValueError, if they aren't a valid answer."""
+    """Parse a response body. Raises: ValueError, if the body isn't a valid response."""
     response = _Response.model_validate_json(content)
     spent, feedback = response.usageMetadata or _Usage(), response.promptFeedback
     usage = ReplyCost(

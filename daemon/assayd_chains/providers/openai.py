@@ -43,14 +43,14 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """The used fields of an answer. Compatible servers omit many other fields."""
+    """The response fields that this client uses. Compatible servers omit many other fields."""
 
     choices: list[_Choice]
     usage: _Usage | None = None
 
 
 class OpenAIApi:
-    """A client for OpenAI's API and for compatible servers. Implements `api.Api`."""
+    """A client for OpenAI's API and for compatible servers. Implements `api.VendorApi`."""
 
     def __init__(self, account: ModelAccount) -> None:
         import_vendor_library("openai", account=account, loggers=("openai",))
@@ -65,7 +65,7 @@ class OpenAIApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Call the API once without retries. Raises: ProviderError."""
+        """Call the API once without retries, and return the response body. Raises: ProviderError."""
         import httpx2
         import openai
 
@@ -106,7 +106,7 @@ class OpenAIApi:
 
 
 def parse_response(content: bytes) -> ProviderAnswer:
-    """Parse the bytes of an answer. Raises: ValueError, if they aren't a valid answer."""
+    """Parse a response body. Raises: ValueError, if the body isn't a valid response."""
     completion = (
         _assemble_stream(content) if is_event_stream(content) else _Completion.model_validate_json(content)
     )
@@ -129,12 +129,12 @@ def parse_response(content: bytes) -> ProviderAnswer:
 
 
 def extract_event_text(event: Event) -> str:
-    """Return the text that an event of a stream adds."""
+    """Return the answer text in a stream event, or an empty string."""
     return get_text(event, "choices", 0, "delta", "content")
 
 
 def _assemble_stream(content: bytes) -> _Completion:
-    """Build an answer from the events of a stream. Raises: ValueError, if the answer is incomplete."""
+    """Build a completion from the events of a stream. Raises: ValueError, if the stream is incomplete."""
     events = parse_events(content)
     ended = [text for event in events if (text := get_text(event, "choices", 0, "finish_reason"))]
     if not events or (any(get_nested_value(event, "choices", 0) for event in events) and not ended):

@@ -27,7 +27,7 @@ from assayd_chains.providers.answers import ProviderAnswer, StopReason
 from assayd_chains.replies import parse_reply
 
 TEXT = "text"
-"""An answer that is the model's text, in no vendor's form."""
+"""The format of an answer that consists only of the model's text."""
 CPU_S = 5
 WALL_S = 30.0
 MEMORY_BYTES = 1024 * 2**20
@@ -65,7 +65,7 @@ class AnswerContent(BaseModel):
 
     @property
     def usage(self) -> ReplyCost:
-        """Return the numbers of tokens as reported by the API."""
+        """Return the token counts that the API reported."""
         return ReplyCost(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
@@ -156,7 +156,7 @@ def _load_response_parsers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
 
 
 def main() -> int:
-    """Read an answer from standard input and write its content to standard output."""
+    """Parse an answer from standard input, and write its content as JSON to standard output."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -18,7 +18,10 @@ class RulesProvider:
     name: str = NAME
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
-        """Apply all certain edits at once. Raises: ProviderError ``provider.no_edit``."""
+        """Apply all certain edits at once, and return the edited passage or files.
+
+        Raises: ProviderError ``provider.no_edit``.
+        """
         own = EditedPart(passage=request.passage, edits=request.edits)
         edited = [one for one in (own, *request.others) if one.edits]
         if not edited:
@@ -48,7 +51,7 @@ def remove_overlapping_edits(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> str:
-    """Replace whole lines, beginning with the last edit, so that the other line numbers stay valid.
+    """Return the text with the edits applied, the last edit first, so that line numbers stay valid.
 
     An empty replacement deletes the lines.
     """

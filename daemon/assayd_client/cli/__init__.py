@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 _COLLECT_AFTER = 50_000
-"""New objects after which Python's collector runs; most commands end before."""
+"""Number of new objects that start a garbage collection; most commands create fewer."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +68,7 @@ def _run_with_errors(arguments: list[str]) -> int:
 
 
 def _discard_output() -> int:
-    """Discard the remaining output and return its exit code, e.g. after `head` has read enough.
+    """Discard further output after the reader has closed the pipe, and return the exit code.
 
     Otherwise, the interpreter would flush both streams on exit and report an error for the closed pipe.
     """

@@ -60,7 +60,7 @@ COMMANDS: Mapping[str, str] = {
     "version": "upkeep:version",
     "workflow": "workflow:workflow_app",
 }
-"""A command's name, and the function or `typer.Typer` of this folder that it is, as ``module:name``."""
+"""The function or `typer.Typer` in this package of each command, as ``module:name``."""
 
 EXAMPLES: Mapping[str, str] = {
     "batch run": "submissions.jsonl --name nightly",
@@ -74,7 +74,7 @@ EXAMPLES: Mapping[str, str] = {
     "validate": "extractor quarter.py --sample-path /data/2024/Q1.csv",
     "workflow run": "flow.yaml",
 }
-"""Arguments for the commands that are most often used wrongly, by command."""
+"""Example arguments for the commands that are most often used incorrectly, by command."""
 
 ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
     "--socket": ("PATH", "Connect to the daemon on this socket. Default: ASSAY_SOCKET."),
@@ -85,7 +85,7 @@ ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "--ca-file": ("FILE", "Trust the gateway certificates in this file. Default: ASSAY_CA_FILE."),
 }
-"""Options of the program itself, which say where the daemon is; they may stand anywhere on a line."""
+"""Options that select the daemon; they are allowed at any position of a command line."""
 
 
 class LazyGroup(TyperGroup):
@@ -110,10 +110,7 @@ class LazyGroup(TyperGroup):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that a command line names.
-
-        For an unknown name, suggest similar commands.
-        """
+        """Return the command that a command line names, or suggest similar names for an unknown one."""
         if self.get_command(ctx, args[0]) is None:
             for name in self.list_commands(ctx):
                 self.get_command(ctx, name)
@@ -213,7 +210,7 @@ def _do_nothing() -> None:
 
 
 def _read_command_summary(name: str) -> str:
-    """Return the summary of a command from its source, because imports of all modules would be slower."""
+    """Return a command's summary from its source, because importing all modules would be slow."""
     if name not in COMMANDS:
         return registry.load_command_line(name, (name,)).commands_help
     module, _, defined = COMMANDS[name].partition(":")

@@ -53,7 +53,7 @@ def extract_bundle(client: PlainClient, attempt: Document, folder: Path) -> list
 
 
 def read_logs(client: PlainClient, attempt: Document, stream: str) -> bytes:
-    """Return an output stream of a finished attempt from the attempt's bundle."""
+    """Return the stored bytes of a finished attempt's `stdout` or `stderr`."""
     names = [a["name"] for a in attempt["artifacts"] if a["name"].startswith(stream)]
     return b"".join(client.artifact(attempt["id"], name) for name in names)
 
@@ -87,7 +87,7 @@ def run_again(client: PlainClient, attempt_id: str, *, key: str | None = None) -
 
 
 def iter_replay_diff_lines(attempt: Document) -> Iterator[StyledLine]:
-    """Return the lines that show the differences of a replay."""
+    """Yield the lines that show how a replay differs from the original attempt."""
     diff = attempt["replay_diff"]
     yield build_line((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")
     if attempt["error"] is not None:

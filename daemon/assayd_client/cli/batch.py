@@ -38,7 +38,7 @@ from assayd_client.cli.texts import fetch_stored_submission
 MOST_SHOWN = 15
 MOST_LINES = 8
 MOST_REASONS = 3
-"""How many lines are quoted with their error, for each code."""
+"""Maximum number of lines to quote with their error, for each error code."""
 
 
 class BatchSummary:
@@ -53,7 +53,7 @@ class BatchSummary:
         self._reasons: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, item: Document) -> None:
-        """Add an item to the counts."""
+        """Add an item to the counts of its verdict, rules, cause and error."""
         self.verdicts[item["verdict"] or "waiting"] += 1
         self.rules.update(item["rules"])
         if item["cause"] is not None:
@@ -69,7 +69,7 @@ class BatchSummary:
                 self._reasons[code].append(f"line {item['line']}: {field}{said}")
 
     def document(self, batch: Document) -> Document:
-        """Return all counts and the batch to which they belong."""
+        """Return the batch and all counts as a JSON object."""
         return {
             "batch": batch,
             "verdicts": dict(self.verdicts),
@@ -84,7 +84,7 @@ class BatchSummary:
         return Counter({name: number for name, number in self.causes.items() if name != "completed"})
 
     def lines(self) -> Iterator[StyledLine]:
-        """Return the lines that show the summary to a user."""
+        """Yield the lines that show the summary to a user."""
         for head, counts in (
             ("Rules", self.rules),
             ("Causes", self.failure_causes),
@@ -161,11 +161,11 @@ def _open_output(path: Path, files: ExitStack) -> TextIO:
 
 OVER = ("finished", "cancelled")
 RATE_OVER_S = 30.0
-"""The rate is that of the last seconds, so that it follows what the daemon does now."""
+"""The number of seconds over which the rate is measured, so that the rate follows current changes."""
 
 
 class ThroughputMeter:
-    """A measurement of the number of items that ended per second in the recent past."""
+    """A meter of the number of items that finished per second, over the last `RATE_OVER_S` seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -178,12 +178,12 @@ class ThroughputMeter:
 
     @property
     def items_per_second(self) -> float:
-        """Return the measured rate, or 0 if it isn't known yet."""
+        """Return the number of items finished per second, or 0 if it isn't known yet."""
         (began, first), (ended, last) = self._seen[0], self._seen[-1]
         return (last - first) / (ended - began) if ended > began else 0.0
 
     def remaining(self, waiting: int) -> str:
-        """Return the estimated remaining time as text."""
+        """Return the estimated time for the `waiting` items, e.g. ``2:05``, or ``-:--`` if it isn't known."""
         if not waiting:
             return "0:00"
         if not self.items_per_second:
@@ -238,7 +238,7 @@ def follow_batch(client: PlainClient, batch: Document) -> Document:
 
 
 def format_progress(counts: Document, rate: ThroughputMeter) -> str:
-    """Return the text to be shown next to the progress bar."""
+    """Return the text for the progress bar: unsuccessful items, rate and remaining time."""
     failed = counts["failed"] + counts["error"] + counts["cancelled"]
     return f"{failed} failed · {rate.items_per_second:.1f}/s · {rate.remaining(counts['waiting'])} left"
 
@@ -249,7 +249,7 @@ def _count_done(counts: Document) -> int:
 
 
 STDIN = Path("-")
-"""Stands for standard input."""
+"""The path that represents standard input."""
 PIECE_BYTES = 64 * 2**10
 BATCH_HEADS = ("name", "state", "done", "total", "validated", "failed", "error", "created")
 
@@ -297,7 +297,7 @@ def send_and_report(
 def follow_and_report(
     client: PlainClient, begin: Callable[[], Document], file: Path, outputs: BatchOutputs, *, hint: str
 ) -> int:
-    """Begin a batch, follow it until it ends, write and print the results; return the exit code.
+    """Begin a batch, follow it until it ends, write and print the results, and return the exit code.
 
     A keyboard interrupt, or an unreachable daemon, prints `hint` and leaves the batch running.
     """
@@ -319,7 +319,7 @@ def follow_and_report(
 
 
 def exit_code(counts: Document) -> int:
-    """Return the exit code of a batch: for internal errors first, then for cancelled, then failed items."""
+    """Return a batch's exit code. Internal errors take precedence over cancelled, then failed items."""
     if counts["error"]:
         return TROUBLE
     if counts["cancelled"]:
@@ -353,7 +353,7 @@ def _format_duration(batch: Document) -> str:
 
 
 def _iter_next_step_lines(batch: Document) -> Iterator[StyledLine]:
-    """Yield the command that lists the unvalidated items, if there are any."""
+    """Yield the command that lists the unvalidated items, if a batch has any."""
     counts = batch["counts"]
     if counts["total"] > counts["validated"]:
         yield build_line("")
@@ -370,7 +370,7 @@ def _iter_next_step_lines(batch: Document) -> Iterator[StyledLine]:
 
 
 def build_batch_row(batch: Document) -> Sequence[str]:
-    """Return the cells of a batch's row in a table."""
+    """Return a batch's table row: name, state, done, total, verdicts and creation time."""
     counts = batch["counts"]
     numbers = (counts["total"] - counts["waiting"], counts["total"])
     verdicts = (counts["validated"], counts["failed"], counts["error"])
@@ -421,7 +421,7 @@ def _format_resume_hint(name: str, file: Path) -> str:
 
 
 def _summarize_items(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> BatchSummary:
-    """Read all items once to create the summary and the requested files from them."""
+    """Read all items once, write the requested files, and return the summary."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)
     summary, after, patience = BatchSummary(), 0, RetryTimer()
@@ -575,7 +575,7 @@ def print_results(
 
 
 def _get_submission(client: PlainClient, result: Document) -> Document | None:
-    """Return the submission of a line; None, with a note, if it was malformed or its bundle was deleted."""
+    """Return the submission of a line. If it isn't stored, print a note and return None."""
     found = fetch_stored_submission(client, result["attempt"]) if result["attempt"] else None
     if found is None:
         print(f"assay: line {result['line']} can't be printed: its submission isn't stored", file=sys.stderr)

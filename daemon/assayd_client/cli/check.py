@@ -39,15 +39,15 @@ KEYS: Mapping[str, type] = {
 }
 TYPE_NAMES = {str: "a string", list: "an array", dict: "a table", bool: "true or false"}
 FOLDER_KINDS = frozenset({"module"})
-"""A submission of them is the folder that a file is in, unless `folder` says otherwise."""
+"""Kinds whose submission is a file's folder, unless the option `folder` overrides this."""
 
 ReadText = Callable[[Path], bytes | None]
-"""Returns unsaved text of a file; None if the file itself counts."""
+"""A function that returns the unsaved text of a file, or None if the file has no unsaved text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckProject:
-    """The contents of a `.assay.toml` and the path of its folder."""
+    """A project: the tables of its `.assay.toml`, and the path of its folder."""
 
     root: Path
     tables: tuple[Mapping[str, Any], ...]
@@ -61,9 +61,9 @@ class CheckProject:
         return next((table for table in self.tables if fnmatchcase(relative, table["match"])), None)
 
     def files(self) -> Iterator[Path]:
-        """Return every file that the project declares.
+        """Yield every file that a table of the project matches.
 
-        Of a folder that is one submission, only the first file is returned.
+        For a folder that is one submission, yield only the first matching file.
         """
         folders: set[Path] = set()
         for path in sorted(self.root.rglob("*")):
@@ -164,7 +164,7 @@ def build_submission(
 
 
 WORST = (TROUBLE, CANCELLED, FAILED, VALIDATED)
-"""Exit codes, the one that counts first."""
+"""Exit codes in order of precedence."""
 
 
 def check(
@@ -242,7 +242,7 @@ def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, CheckProject]]:
 
 
 def _to_relative_path(path: str | Path) -> str:
-    """Return a path relative to the current folder if it is inside, as code scanning requires."""
+    """Return a path relative to the current folder if it is below this folder, as SARIF viewers expect."""
     try:
         return Path(path).relative_to(Path.cwd()).as_posix()
     except ValueError:

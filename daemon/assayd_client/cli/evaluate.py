@@ -21,9 +21,9 @@ from assayd_client.cli.terminal import get_stdout, print_json, print_table
 from assayd_client.rewards import BenchmarkTask, parse_problem
 
 TASK_LABEL = "task"
-"""Label of each attempt with its task, by which the console groups them."""
+"""The label that contains the task of an attempt, by which the console groups attempts."""
 Z = 1.96
-"""Of a normal distribution, the half width of the interval that holds 95 %."""
+"""Half the width of the interval that contains 95 % of a standard normal distribution."""
 
 
 def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)

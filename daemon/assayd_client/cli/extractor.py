@@ -152,7 +152,7 @@ Tree = Annotated[
 MOST_SHAPES = 10
 MOST_REASONS = 3
 MOST_CHANGED = 50
-"""Paths of changed shapes that a repair tries."""
+"""Maximum number of paths of changed shapes to try in a repair."""
 
 
 class _ProgressLine:
@@ -328,7 +328,10 @@ def _get_approved_cases(client: PlainClient, entry: Document) -> list[Document]:
 def _begin_repair(
     client: PlainClient, entry: Document, cases: list[Document], change: Document, provider: str
 ) -> Document:
-    """Submit the extractor with the unmatched paths, using the approved results as cases."""
+    """Submit the extractor with the unmatched paths and the approved cases, and request a repair.
+
+    Returns the attempt's id and verdict, and the unmatched paths.
+    """
     submission = entry["submission"]
     shapes = [one["unmatched"] for one in change["lost_shapes"]]
     paths = list(dict.fromkeys(path for some in shapes for path in some))[:MOST_CHANGED]

@@ -17,7 +17,7 @@ from assayd_client.cli.options import FAILED, VALIDATED, Json, open_client
 from assayd_client.cli.terminal import print_result
 
 NO_ROUTE = "there is nothing here"
-"""What a daemon says of a path that it does not know."""
+"""The message with which a daemon responds to an unknown path."""
 
 
 @contextmanager
@@ -228,7 +228,7 @@ def distrust(
 
 
 def _replay_marked_attempts(client: PlainClient, node: str) -> Iterator[Document]:
-    """Replay each marked attempt of a node once, newest first, a few at a time; yield the replays."""
+    """Replay each marked attempt of a node once, a few at a time, and yield the replays, newest first."""
     from concurrent.futures import ThreadPoolExecutor
 
     from assayd_client.cli.attempts import run_again

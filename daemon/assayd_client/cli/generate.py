@@ -83,7 +83,7 @@ _SCHEMA_SUFFIX = ".sql"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateOptions:
-    """The options of the command line, excluding the request."""
+    """The command-line options that form the context of a generation."""
 
     sample_paths: Sequence[str]
     files: Sequence[Path]
@@ -227,7 +227,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 def _save_result(
     client: PlainClient, generation: Document, out: Path | None, approved_as: str | None
 ) -> tuple[Document, Document | None]:
-    """Write and approve the validated submission; return the generation and the submission."""
+    """Write and approve the validated submission, and return the generation and the submission."""
     if generation["attempt_id"] is None or generation["outcome"] != "validated":
         return generation, None
     submitted = fetch_stored_submission(client, client.attempt(generation["attempt_id"]))
@@ -282,7 +282,7 @@ def _run_screens(
 
 
 def run_wizard_and_exit(wizard: Wizard, out: Path | None = None) -> int:
-    """Run the screens until they end, and return the exit code."""
+    """Run the screens, write the approved code or accepted rules, and return the exit code."""
     ended = wizard.run()
     if ended is None:
         return CANCELLED
@@ -303,7 +303,7 @@ def run_wizard_and_exit(wizard: Wizard, out: Path | None = None) -> int:
 
 
 def read_context(kind: str, given: GenerateOptions) -> dict[str, object]:
-    """Return the context of the request. The daemon defines which context a kind accepts.
+    """Return a generation's context from the command-line options, in the format of the kind.
 
     Files are placed in the payload in the same way as by `assay validate`.
 
@@ -342,7 +342,7 @@ def read_context(kind: str, given: GenerateOptions) -> dict[str, object]:
 
 @contextmanager
 def _name_error_field(part: str) -> Iterator[None]:
-    """Add the name of this part of the context to errors raised in the body."""
+    """Set `context.PART` as the field of RequestErrors that the body raises."""
     try:
         yield
     except RequestError as problem:
@@ -350,7 +350,7 @@ def _name_error_field(part: str) -> Iterator[None]:
 
 
 def wait_for_generation(client: PlainClient, generation: Document, *, tell: bool) -> Document:
-    """Wait for the end of a generation. A keyboard interrupt cancels the generation."""
+    """Wait for the end of a generation, and return it. A keyboard interrupt cancels the generation."""
     told = 0
     with cancel_on_interrupt(client.cancel_generation, generation["id"], "generation "):
         for event in client.generation_events(generation["id"]):
@@ -363,7 +363,7 @@ def wait_for_generation(client: PlainClient, generation: Document, *, tell: bool
 
 
 def describe_generation(generation: Document, submission: Document | None) -> Iterator[str]:
-    """Return the lines that describe a generation.
+    """Yield the lines that describe a generation.
 
     The code is included unless it is written to a file.
     """
@@ -394,10 +394,10 @@ def describe_generation(generation: Document, submission: Document | None) -> It
 
 
 def find_failure(client: PlainClient, generation: Document) -> Document:
-    """Return why a generation failed, as its last error and the rules offered by its repair.
+    """Return the last error of a failed generation and the rules that its repair offers.
 
-    The values are `last_error` and the `fallback` of the repair `repair_id`. Each value is None if it
-    doesn't exist.
+    The values are `last_error` and the `fallback` of the repair `repair_id`. Each value is None if it doesn't
+    exist.
     """
     found: Document = {"last_error": None, "repair_id": None, "fallback": None}
     attempt_id = generation["attempt_id"]
@@ -413,7 +413,7 @@ def find_failure(client: PlainClient, generation: Document) -> Document:
 
 
 def iter_next_steps(generation: Document, failure: Document) -> Iterator[str]:
-    """Return the last lines for a failed generation: its error, the offered rules, and next steps."""
+    """Yield the last lines for a failed generation: its error, the offered rules, and next steps."""
     if generation["outcome"] in {None, "validated", "cancelled"}:
         return
     if failure["last_error"]:
@@ -429,7 +429,7 @@ def iter_next_steps(generation: Document, failure: Document) -> Iterator[str]:
 
 
 def _build_texts_document(submission: Document | None) -> Document:
-    """Return the validated text as `code`, or several texts as `files` by name."""
+    """Return a single text as `code`, and several texts as `files` by name."""
     texts = get_submission_texts(submission) if submission is not None else {}
     return {"code": texts.pop("", None), "files": texts or None}
 

@@ -18,7 +18,7 @@ _PREFIX = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,25}")
 
 
 def resolve_attempt_id(client: PlainClient, said: str) -> str:
-    """Return the id of the attempt to which a user's text refers.
+    """Return the attempt id that a user means by an id, the beginning of an id, or `last`.
 
     Raises: NotFound; RequestError ``id.ambiguous``.
     """
@@ -31,33 +31,33 @@ def resolve_attempt_id(client: PlainClient, said: str) -> str:
 
 
 def resolve_repair_id(client: PlainClient, said: str) -> str:
-    """Return the id of the repair to which a user's text refers.
+    """Return the repair id that a user means by an id, the beginning of an id, or `last`.
 
-    Raises: the same errors as `attempt_id`.
+    Raises: the same errors as `resolve_attempt_id`.
     """
     return _find_by_prefix("repair", said, client.repairs, "repairs")
 
 
 def resolve_generation_id(client: PlainClient, said: str) -> str:
-    """Return the id of the generation to which a user's text refers.
+    """Return the generation id that a user means by an id, the beginning of an id, or `last`.
 
-    Raises: the same errors as `attempt_id`.
+    Raises: the same errors as `resolve_attempt_id`.
     """
     return _find_by_prefix("generation", said, client.generations, "generations")
 
 
 def resolve_workflow_id(client: PlainClient, said: str) -> str:
-    """Return the id of the workflow to which a user's text refers.
+    """Return the workflow id that a user means by an id, the beginning of an id, or `last`.
 
-    Raises: the same errors as `attempt_id`.
+    Raises: the same errors as `resolve_attempt_id`.
     """
     return _find_by_prefix("workflow", said, client.workflows, "workflows")
 
 
 def resolve_batch_id(client: PlainClient, said: str) -> str:
-    """Return the id of the batch to which a user's text refers. Names take precedence over ids.
+    """Return the batch id that a user means by a name, an id, the beginning of an id, or `last`.
 
-    Raises: the same errors as `attempt_id`.
+    Names take precedence over ids. Raises: the same errors as `resolve_attempt_id`.
     """
     try:
         named: str = client.batch(said)["id"]
@@ -70,15 +70,18 @@ def resolve_batch_id(client: PlainClient, said: str) -> str:
 
 
 def resolve_record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
-    """Return the id of an item under the route of a kind.
+    """Return the id of a kind's record that a user means by an id, its beginning, or `last`.
 
-    Raises: the same errors as `attempt_id`.
+    Raises: the same errors as `resolve_attempt_id`.
     """
     return _find_by_prefix(noun, said, partial(client.records, route), route)
 
 
 def _find_by_prefix(noun: str, said: str, fetch: Callable[..., Document], key: str) -> str:
-    """Search pages, newest first, for the ids that begin with a user's text."""
+    """Return the single id that begins with `said`, or the newest id for `last`.
+
+    Raises: NotFound; RequestError ``id.ambiguous``.
+    """
     if said != LAST and not _PREFIX.fullmatch(said.upper()):
         return _normalize_id(said)
     found: list[Document] = []
@@ -96,7 +99,7 @@ def _normalize_id(said: str) -> str:
 
 
 def iter_pages(fetch: Callable[..., Document], key: str) -> Iterator[Document]:
-    """Yield the entries of all pages, newest first."""
+    """Fetch all pages, and yield the entries of their list `key`, newest first."""
     cursor = None
     while True:
         document = fetch(cursor=cursor, limit=100)

@@ -329,7 +329,7 @@ def load_recipes(shipped: Path | None = None) -> RecipeFolders:
 
 
 def _build_and_load(recipe: Recipe, recipes: RecipeFolders, cache: Path, library: Path | None) -> ImageFacts:
-    """Build and load an image, and measure the baseline if it isn't stated."""
+    """Build and load an image. If the runner's memory baseline is unknown, measure and record it."""
     from assayd.imaging import build_image
     from assayd.imaging.baselines import UNMEASURED, store_baseline
     from assayd.imaging.tree import LABEL_FILES
@@ -362,9 +362,9 @@ def _build_and_load(recipe: Recipe, recipes: RecipeFolders, cache: Path, library
 
 
 async def _find_unusable_images(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
-    """Return the images that are unusable now.
+    """Return the names of images that are missing, damaged or of another version.
 
-    Of the images in `if_built`, only those that have been built are considered.
+    Images in `if_built` that haven't been built aren't returned.
     """
     from assayd.sandbox.sandbox import ImageCache
 

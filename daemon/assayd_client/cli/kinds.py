@@ -48,7 +48,7 @@ class AttemptView:
 
 
 Form = Callable[[AttemptView], None]
-"""Prints an attempt; what `CommandLine.forms` refers to."""
+"""A function that prints an attempt; values in `CommandLine.forms` refer to such functions."""
 
 
 def find_kind(kind: str) -> Kind:
@@ -95,7 +95,7 @@ def build_schema_files_reader(kind: Document) -> FromFiles:
 
 
 def get_command_line(kind: str) -> KindCommandLine:
-    """Return the command line of a kind, or the default one for a kind that isn't installed here.
+    """Return a kind's command-line definition, or the default one if the kind isn't installed here.
 
     A kind from an installed package needs no setting here, because the daemon decides whether to accept the
     kind.
@@ -104,7 +104,7 @@ def get_command_line(kind: str) -> KindCommandLine:
 
 
 def get_form_printer(kind: str, name: str) -> Form:
-    """Return the function that prints a kind's attempts in a particular form.
+    """Return the function that prints a kind's attempts in the form with this name.
 
     Raises: RequestError ``usage`` for an unknown form.
     """
@@ -141,7 +141,7 @@ def kinds(
 
 
 def describe_kind(kind: Document) -> list[str]:
-    """Return the lines that describe a kind to users."""
+    """Return the lines that describe a kind: policy, stages, payload, options, forms and rules."""
     lines = [
         f"{kind['kind']}: policy {kind['default_policy']}, image {kind['image']}",
         f"stages: {', '.join(kind['stages'])}",

@@ -19,13 +19,13 @@ from assayd_client.cli.terminal import (
 )
 
 FILE_LABEL = "file"
-"""Label of an attempt with the name of its user's file or folder."""
+"""The label with the name of the file or folder that the user submitted."""
 
 
 REPORT_ONLY = "report-only"
-"""Of an attempt whose policy reports broken rules and enforces none."""
+"""The mark of an attempt whose policy only reports violations."""
 LABEL_CHARS = 40
-"""Of all labels of an attempt, in a list for people."""
+"""Maximum number of characters of an attempt's labels in a displayed list."""
 
 
 def build_attempt_row(attempt: Document) -> list[str]:
@@ -70,7 +70,7 @@ def _build_attempt_cells(attempt: Document, today: str | None) -> list[str]:
 
 
 def _format_report_mode(judged: Document) -> str:
-    """Return a mark if an attempt or profile only reports violations, or an empty string."""
+    """Return the mark of a report-only attempt or profile, or an empty string."""
     return REPORT_ONLY if judged.get("enforcement") == "report" else ""
 
 
@@ -107,7 +107,7 @@ ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "rule, file, labels
 
 
 def build_policy_row(policy: Document) -> list[str]:
-    """Return the table cells of a profile."""
+    """Return the table cells of a profile: name, timeouts, memory, processes and description."""
     resources = policy["resources"]
     return [
         policy["name"],
@@ -123,7 +123,7 @@ POLICY_HEADS = ("name", "timeout", "unit", "memory", "processes", "")
 
 
 def iter_policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
-    """Return the values of a profile by dotted name, with the files and lines that set each value."""
+    """Yield the values of a profile by dotted name, with the files and lines that set each value."""
     shown = {name: value for name, value in policy.items() if name != "origins"}
     for field, value in flatten_document(shown):
         places = policy["origins"].get(field, ())
@@ -134,7 +134,7 @@ POLICY_VALUE_HEADS = ("field", "value", "set in")
 
 
 def flatten_document(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:
-    """Return the values of a nested document by dotted name."""
+    """Return the values of a nested document as pairs of dotted name and text."""
     rows: list[tuple[str, str]] = []
     for key, value in document.items():
         if isinstance(value, Mapping):
@@ -147,7 +147,7 @@ def flatten_document(document: Mapping[str, object], within: str = "") -> list[t
 
 
 def _format_policy_value(value: object) -> str:
-    """Return a value in the syntax of policy files."""
+    """Return a policy value as in TOML, or an empty string for None."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -180,14 +180,17 @@ CHECK_HEADS = ("", "check", "seen", "remedy", "took")
 
 
 def format_event(event: StreamEvent) -> StyledLine:
-    """Return an event as one line."""
+    """Return an event as one styled line with time, kind and body."""
     body = " ".join(f"{key}={value}" for key, value in event.body.items())
     shown = plain(body.rstrip("\n")).replace("\n", "⏎")
     return build_line((event.at[11:23], "dim"), f" {event.kind:<8} {shown}", hang=22)
 
 
 def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool) -> None:
-    """Print each event as a line or JSON object on arrival; `with_id` adds the attempt's id."""
+    """Print each event on arrival, as a line or as a JSON object.
+
+    If `with_id` is True, the JSON object contains the attempt's id.
+    """
     console = get_stdout()
     for event in events:
         named = {"attempt_id": event.attempt_id} if with_id else {}
@@ -204,10 +207,10 @@ _RULES_LISTED = 3
 
 
 def iter_answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
-    """Yield a row with the counts of answers for each week, kind and provider.
+    """Yield a table row with the counts of answers for each week, kind and provider.
 
-    Each rule is followed by the number of failed attempts that broke it and, of those attempts that
-    another attempt followed, the number for which the rule was cleared.
+    Each rule is shown with the number of failed attempts that broke it, and with the number of next attempts
+    that no longer broke it, out of all next attempts.
     """
     for one in weeks:
         mean = one["answers_to_pass"]

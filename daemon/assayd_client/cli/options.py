@@ -78,11 +78,11 @@ TROUBLE = 3
 UNREACHABLE = 4
 CANCELLED = 5
 UNSIGNED = 6
-"""The attestation to verify is missing."""
+"""The attestation to verify doesn't exist."""
 INTERRUPTED = 130
-"""By the keyboard, while nothing was there to cancel: what a shell expects."""
+"""A keyboard interrupt with nothing to cancel: the exit code that shells expect."""
 READER_GONE = 141
-"""The reader of the output is gone, as after `| head`: 128 and SIGPIPE's number, as shells expect."""
+"""The output pipe is closed, e.g. by `| head`: 128 plus the number of SIGPIPE, as shells expect."""
 
 OF_VERDICT: Mapping[str, int] = {
     "validated": VALIDATED,

@@ -20,19 +20,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 Address = tuple[str, int]
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-"""Of this network namespace; the second is missing where the kernel has no IPv6."""
+"""The tables of this network namespace; the second doesn't exist in a kernel without IPv6."""
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST = 4, 20, 1
 ANY_COOKIE = (0xFFFFFFFF, 0xFFFFFFFF)
 UID_AT = 16 + 4 + 48 + 12
-"""Where an answer has the user: after the header, the state, the connection, and three numbers."""
+"""The offset of the uid in a response: after the header, the state, the connection and three numbers."""
 ESTABLISHED = "01"
-"""The one state that counts: in the others, sockets without a process are listed as root's."""
+"""The only relevant state; in other states, sockets without a process are listed with root as the owner."""
 MAPPED = bytes(10) + b"\xff\xff"
-"""Before an IPv4 address that a socket of IPv6 has connected to."""
+"""The prefix of an IPv4 address to which an IPv6 socket has connected."""
 
 
 def build_server_config(application: Any, **more: Any) -> uvicorn.Config:
-    """Return the configuration of a quiet server of HTTP requests; `more` contains further options."""
+    """Return a uvicorn configuration for HTTP without access logs. `more` contains further options."""
     return uvicorn.Config(
         application,
         log_level="warning",
@@ -56,7 +56,7 @@ class SameUserHttpProtocol(H11Protocol):
     headers_s = 30.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Close a connection whose user is another user or can't be determined."""
+        """Close a new connection unless the kernel lists this process's user as its peer."""
         super().connection_made(transport)
         uid = None
         try:
@@ -81,7 +81,7 @@ class SameUserHttpProtocol(H11Protocol):
 
 
 def find_peer_uid(transport: asyncio.BaseTransport) -> int | None:
-    """Return the user of the peer of a loopback connection, or None if the kernel lists none."""
+    """Return the uid at the peer of a loopback connection, or None if the kernel lists none."""
     local, remote = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
     if not local or not remote:
         return None
@@ -90,10 +90,10 @@ def find_peer_uid(transport: asyncio.BaseTransport) -> int | None:
 
 
 def query_kernel_uid(local: Address, remote: Address) -> int | None:
-    """Return the user of an established connection as reported by the kernel, or None.
+    """Return the uid of an established connection as reported by the kernel, or None.
 
-    This query is faster than reading the kernel's tables (`listed_uid`), which takes milliseconds of CPU
-    time even if there are few connections.
+    This query is faster than reading the kernel's tables (`find_uid_in_tables`), which takes milliseconds of
+    CPU time even if there are few connections.
 
     Source: sock_diag(7), a request for one socket.
     """
@@ -118,7 +118,7 @@ def query_kernel_uid(local: Address, remote: Address) -> int | None:
 
 
 def find_uid_in_tables(local: Address, remote: Address) -> int | None:
-    """Return the user of an established connection from the kernel's tables, or None."""
+    """Return the uid of an established connection from the kernel's tables, or None."""
     for table in TABLES:
         if table.exists():
             uid = parse_connection_uid(table.read_text(encoding="ascii"), local, remote)
@@ -128,7 +128,7 @@ def find_uid_in_tables(local: Address, remote: Address) -> int | None:
 
 
 def parse_connection_uid(table: str, local: Address, remote: Address) -> int | None:
-    """Return the user of the connection from `local` to `remote` in a table of the kernel, or None."""
+    """Return the uid of the connection from `local` to `remote` in a kernel table, or None."""
     for ends in zip(_format_address(local), _format_address(remote), strict=True):
         _, found, rest = table.partition(f": {' '.join(ends)} {ESTABLISHED} ")
         if found:

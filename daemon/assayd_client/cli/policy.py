@@ -58,7 +58,7 @@ def check_policies_locally(file: Path | None) -> Sequence[Document]:
 
 
 def iter_policy_notes(policy: Document) -> Iterator[str]:
-    """Return notes for a profile's author about clamped values, refused values, and allowlists."""
+    """Yield notes for a profile's author about clamped values, refused values, and allowlists."""
     for clamp in policy["clamped"]:
         asked, given = clamp["requested"], clamp["effective"]
         yield f"{policy['name']}: {clamp['field']} = {asked:g} is clamped to {given:g} by the bounds"
@@ -68,7 +68,7 @@ def iter_policy_notes(policy: Document) -> Iterator[str]:
 
 
 def parse_network_policy(policy: Document) -> NetworkPolicy:
-    """Return the network rules in a profile document."""
+    """Return the network policy in a profile document."""
     from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 
     document = policy["network"]
@@ -120,9 +120,9 @@ HTTPS_PORT = 443
 
 
 def explain_access(policy: Document, url: str, method: str) -> tuple[bool, str]:
-    """Return whether a profile document allows code to connect to a URL, and the reason.
+    """Return whether a profile allows code to connect to a URL, and the reason.
 
-    Raises: RequestError if the URL is invalid.
+    Raises: RequestError, if the URL is invalid.
     """
     from assayd.egress.decision import AccessRequest, decide_access
 
@@ -138,7 +138,7 @@ def explain_access(policy: Document, url: str, method: str) -> tuple[bool, str]:
 
 
 def _parse_target(url: str, method: str) -> Target | InvalidTarget:
-    """Return the target that a client requests from the relay for a URL."""
+    """Parse a URL as the target that a client would request from the relay."""
     from assayd.egress.decision import read_target
 
     try:
@@ -352,7 +352,7 @@ def _read_profile(name: str) -> tuple[str, str | None]:
 def build_review_query(
     since: str | None, batch: str | None, label: list[str] | None, kind: str | None
 ) -> Document:
-    """Return the request's form of a query for attempts.
+    """Return the filters of an API request for stored attempts.
 
     The value of `since` can be an age such as 7d.
     """

@@ -37,7 +37,7 @@ def iter_failure_lines(context: str) -> Iterator[str]:
 
 
 def iter_offer_lines(repair_id: str, fallback: Document) -> Iterator[str]:
-    """Return the lines that describe an offer, with its reason, rules, results and accepting command."""
+    """Yield the lines that describe an offer: its reason, rules, results and accepting command."""
     applied = fallback["applied"]
     yield ""
     yield f"Rules instead of code ({fallback['trigger']}): {fallback['reason']}"
@@ -136,7 +136,7 @@ def show_step(
 
 
 def print_step(step: Document) -> None:
-    """Print the prompt and the answer of one provider step."""
+    """Print the system and user messages and the answer of one provider step."""
     for title, text in (("system", "system"), ("user", "user"), (f"answer of {step['provider']}", "answer")):
         print(f"======== {to_printable(title)} ========\n{to_printable(step[text])}")
 
@@ -200,8 +200,11 @@ STATISTICS = (
     "fix_s",
     "repaired_s",
 )
-"""Columns of the statistics. `fix_s` is the mean time from a failure to its fix, `repaired_s` from the first
-failure to the attempt that was validated."""
+"""The columns of the statistics.
+
+`fix_s` is the mean time from a failure to its fix, and `repaired_s` from the first failure to the validated
+attempt.
+"""
 
 
 def compute_repair_statistics(repairs: Sequence[Document]) -> list[Document]:
@@ -249,7 +252,7 @@ def _format_cell(value: object) -> str:
 
 
 def show_chain(client: PlainClient, attempt: Document) -> None:
-    """Show the repairs that an attempt began or belongs to, in the order of attempts."""
+    """Print the repairs that an attempt began or belongs to, in the order of attempts."""
     if attempt["verdict"] != "failed" and attempt["parent_id"] is None:
         return  # an attempt that didn't fail has no repair
     for repair in client.repairs_of(attempt["id"])["repairs"]:
@@ -275,7 +278,7 @@ def follow_repairs(
 
 
 def wait_for_repair(client: PlainClient, repair: Document) -> Document:
-    """Wait for the end of a repair. A keyboard interrupt cancels the repair."""
+    """Wait for the end of a repair, and return it. A keyboard interrupt cancels the repair."""
     with cancel_on_interrupt(client.cancel_repair, repair["id"], "repair "):
         for _ in client.repair_events(repair["id"]):
             pass
@@ -320,7 +323,7 @@ def _replace_field_by_file(line: str, file: str) -> str:
 
 
 def iter_repair_lines(repair: Document, file: str | None = None) -> Iterator[str]:
-    """Return the lines that describe a repair.
+    """Yield the lines that describe a repair.
 
     Changes to a single text are shown under the name of its file.
     """

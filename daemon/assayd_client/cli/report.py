@@ -34,7 +34,7 @@ class SubmissionOrigin:
     texts: Mapping[str, bytes] = field(default_factory=dict)
 
     def place(self, finding: Document) -> tuple[str | None, int | None]:
-        """Return the known parts of a finding's ``FILE:LINE:COLUMN``, and the number of the first line."""
+        """Return a finding's location as ``FILE[:LINE[:COLUMN]]`` or None, and its line number or None."""
         shown, number = self.locate_finding(finding)
         if shown is None or number is None:
             return shown, finding["line"]
@@ -81,11 +81,11 @@ class SubmissionOrigin:
 
 
 UNKNOWN = SubmissionOrigin()
-"""Of an attempt whose files are not at hand."""
+"""The origin of an attempt whose files aren't available."""
 
 
 def _locate_line(text: bytes, number: int | None, snippet: str | None) -> int | None:
-    """Return the line number of a finding in a file, or None if the number is unknown."""
+    """Return the line in the local file on which a finding's snippet is, or None if ambiguous."""
     if number is None or not snippet:
         return number
     wanted = snippet.split("\n", 1)[0]
@@ -124,7 +124,7 @@ NAME = re.compile(r"\w+(?:\.\w+)*")
 
 
 def find_name_end(source: str, begin: int) -> int:
-    """Return the index at which the dotted name ends, or the next index if there isn't a name."""
+    """Return the end index of the dotted name at `begin`, or `begin + 1` if there isn't a name."""
     found = NAME.match(source, begin)
     return found.end() if found else begin + 1
 
@@ -168,7 +168,7 @@ def _to_displayed_characters(source: str) -> list[str]:
 
 
 def _find_visible_range(widths: Sequence[int], begin: int, end: int, room: int) -> tuple[int, int]:
-    """Return the first and last index of the displayed part, with one column for each ellipsis."""
+    """Return the start and end index of the displayed part, with one column for each ellipsis."""
     if sum(widths) <= room:
         return 0, len(widths)
     first = 0
@@ -192,23 +192,23 @@ MARKS = {
     "skipped": ("–", "dim"),
 }
 MAX_FINDINGS = 20
-"""Those that say the same count once."""
+"""Maximum number of groups of equal findings to show."""
 MAX_LINES = 20
-"""Of findings that say the same, the further lines that are named."""
+"""Maximum number of further lines to list for equal findings."""
 MAX_CASES = 10
 LEAST_GROUPED = 4
-"""Paths of an extractor that a report groups by their shapes."""
+"""Minimum number of an extractor's paths that a report groups by shape."""
 TABLES = ("dataframe", "ndarray", "series")
 """Tags of values that have a preview below the line of their case."""
 MAX_PREVIEW_LINES = 30
-"""Of the tables in a result."""
+"""Maximum number of lines of each preview of a table."""
 MIN_SOURCE_WIDTH = 16
-"""Columns of a source line, however narrow the terminal is."""
+"""Minimum number of columns of a source line, even on a narrow terminal."""
 INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
-"""Last lines of the code's output; `assay logs` has it all."""
+"""Maximum number of lines of the code's output to show; `assay logs` shows the complete output."""
 MAX_OUTPUT_CHARS = 500
-"""Of one of these lines."""
+"""Maximum number of characters of one output line."""
 
 
 def iter_report_lines(
@@ -218,10 +218,10 @@ def iter_report_lines(
     width: int | None = None,
     verdict_last: bool = True,
 ) -> Iterator[StyledLine]:
-    """Return the lines that show a finished attempt, with source cropped to the terminal's width.
+    """Yield the lines that show a finished attempt, with source cropped to the terminal's width.
 
-    The verdict is the last line, because a terminal shows the end of the output. If `verdict_last` is
-    False, the verdict is below the stages.
+    The verdict is the last line, because a terminal shows the end of the output. If `verdict_last` is False,
+    the verdict is below the stages.
     """
     report = attempt["report"]
     mode = " · report-only" if attempt.get("enforcement") == "report" else ""
@@ -262,7 +262,7 @@ def _iter_detail_lines(
 
 
 def _explain_missing_report(attempt: Document) -> str:
-    """Return the reason why an attempt that has a verdict doesn't have a report."""
+    """Return the reason why a finished attempt has no report."""
     if attempt["bundle"] is None:
         return "Its bundle (report, output, files) was deleted to free disk space; the verdict remains."
     return "Its bundle (report, output, files) is missing or damaged; the verdict remains."
@@ -375,7 +375,7 @@ def _group_findings(findings: Sequence[Document]) -> list[list[Document]]:
 
 
 def _describe_other_locations(group: Sequence[Document], origin: SubmissionOrigin) -> str:
-    """Describe the other locations of a group by their lines, or by the number of those without lines."""
+    """Return text with the lines of a group's other findings or, without lines, their number."""
     first, *others = group
     numbers = {origin.place(one)[1] for one in others} - {origin.place(first)[1]}
     lines = sorted(number for number in numbers if number is not None)
@@ -517,7 +517,7 @@ def _format_peak(used_bytes: int | None) -> str:
 
 
 def _iter_output_lines(execution: Document, attempt_id: str) -> Iterator[StyledLine]:
-    """Yield the last lines that the code printed."""
+    """Yield the last lines of the code's standard output and standard error."""
     for stream in ("stdout", "stderr"):
         text = execution[stream]
         if not text.strip():

@@ -20,10 +20,10 @@ from assayd_client.cli.report import SubmissionOrigin
 LEVELS: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "note"}
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LINE_RULE = "line.not_submitted"
-"""The rule of a malformed line; a kind's rules are about code."""
+"""The rule for a malformed line; a kind's rules are about code."""
 
 _ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot express, even escaped."""
+"""Characters that XML 1.0 can't represent, even escaped."""
 
 
 class JunitWriter:
@@ -44,7 +44,7 @@ class JunitWriter:
         return self
 
     def add(self, result: Document) -> None:
-        """Write one item as a test case."""
+        """Write one item of a batch as a test case."""
         attempt, number = result["attempt"], result["line"]
         kind = attempt["kind"] if attempt else "line"
         took_s = (attempt["timings_ms"]["total"] or 0) / 1000 if attempt else 0.0
@@ -105,7 +105,7 @@ class SarifWriter:
         return self
 
     def add(self, result: Document) -> None:
-        """Write the findings of one item."""
+        """Write the error or the findings of one item of a batch."""
         if result["error"] is not None:
             self._write_result(
                 _build_sarif_result(self._uri, result, LINE_RULE, "error", result["error"]["message"])
@@ -135,7 +135,7 @@ class SarifWriter:
 
 
 def render_junit_suite(attempts: Sequence[Document]) -> str:
-    """Return attempts as a JUnit suite with one test case for each attempt."""
+    """Return a JUnit XML suite with one test case for each attempt."""
     cases = [_render_junit_case(attempt) for attempt in attempts]
     counts = {tag: sum(f"<{tag}" in case for case in cases) for tag in ("failure", "error", "skipped")}
     head = f'<testsuite name="assayd" tests="{len(cases)}" failures="{counts["failure"]}"'
@@ -161,7 +161,7 @@ def _get_findings(result: Document) -> Sequence[Document]:
 
 
 def build_sarif_rule(rule: Document) -> Document:
-    """Return a rule of a kind in SARIF format."""
+    """Return a kind's rule as a SARIF reporting descriptor."""
     return {
         "id": rule["id"],
         "shortDescription": {"text": rule["title"]},
@@ -215,7 +215,7 @@ def build_sarif(attempt: Document, origin: SubmissionOrigin, rules: Mapping[str,
 
 
 def build_sarif_log(runs: list[Document]) -> Document:
-    """Return runs as one SARIF document."""
+    """Return a SARIF log that contains these runs."""
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": runs}
 
 

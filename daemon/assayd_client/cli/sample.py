@@ -48,7 +48,7 @@ class SampleSpan:
     seconds: float
 
     def compute_rate(self, name: str, **labels: str) -> float:
-        """Return the increase of a counter per second."""
+        """Return a counter's increase per second over the period."""
         return (
             self._compute_counter_increase(self.now.total(name, **labels), self.before.total(name, **labels))
             / self.seconds

@@ -42,11 +42,11 @@ from assayd_client.shapes import compute_shape, group_by_shape
 from assayd_client.trees import TreeWalk
 
 PER_SHAPE = 3
-"""Paths of one shape that are chosen from a folder."""
+"""Maximum number of paths to choose for each shape in a folder."""
 MOST_CHOSEN = 50
-"""Paths that are chosen from a folder, however many shapes it has."""
+"""Maximum number of paths to choose from a folder in total."""
 MAX_BYTES = 16 * 2**20
-"""Size of a file that lists paths."""
+"""Maximum size of a file with a list of paths."""
 
 SamplePath = Annotated[
     list[str] | None, typer.Option(metavar="P", help="Try the code on this path (repeatable).")
@@ -78,7 +78,7 @@ class ShapeGroup:
 def collect_sample_paths(
     named: Sequence[str] | None, listed: Path | None, tree: Path | None, files: Sequence[Path] = ()
 ) -> tuple[str, ...]:
-    """Return the distinct paths from three options.
+    """Return the distinct sample paths from single paths, a list file, and a folder tree.
 
     A summary of the folder is printed on standard error.
 
@@ -169,7 +169,7 @@ def _print_selection(tree: Path, groups: Mapping[str, ShapeGroup], chosen: Seque
 
 
 AWAY_S = 60.0
-"""How long a daemon may be away, or not ready, before following ends; the batch goes on when it is back."""
+"""Seconds for which a daemon can be unavailable before following ends; the batch continues later."""
 LOOK_AGAIN_S = 0.5
 
 
@@ -180,13 +180,13 @@ class RetryTimer:
         self._since: float | None = None
 
     def answered(self) -> None:
-        """Record an answer, so that the next failure starts a new waiting period."""
+        """Record a response, so that the next failure starts a new waiting period."""
         self._since = None
 
     def wait(self, problem: ClientError) -> None:
         """Wait before the next try.
 
-        Raises: the problem, if it lasts too long or a retry can't succeed.
+        Raises: `problem`, if it has lasted too long or a retry can't succeed.
         """
         self._since = self._since or time.monotonic()
         if not problem.retryable or time.monotonic() - self._since > AWAY_S:
@@ -226,7 +226,7 @@ def cancel_on_interrupt(cancel: Callable[[str], object], work_id: str, noun: str
 
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
-"""A value of a label."""
+"""The pattern for a label's value."""
 WORDS = {
     "queued": "waiting for a turn",
     "checking": "reading the source",
@@ -236,9 +236,9 @@ WORDS = {
     "finished": "finished",
 }
 MOST_PRINTED = 8
-"""Lines of the code's output that are shown while it runs."""
+"""Maximum number of output lines to show while the code runs."""
 MOST_CHARS = 1000
-"""Of one of them."""
+"""Maximum number of characters of one output line."""
 
 
 class ProgressView:
@@ -252,7 +252,7 @@ class ProgressView:
         self._printed: deque[str] = deque([""], maxlen=MOST_PRINTED + 1)
 
     def apply(self, event: StreamEvent) -> None:
-        """Apply one event of the attempt to the known state."""
+        """Update the known state with one event of the attempt."""
         body = event.body
         if event.kind == "state":
             self._state = body.get("state", self._state)
@@ -273,7 +273,7 @@ class ProgressView:
             self._printed.extend(each[:MOST_CHARS] for each in others)
 
     def lines(self) -> Iterator[StyledLine]:
-        """Return the lines to show, with stages, the current action, and the code's last output."""
+        """Yield the lines to show, with stages, the current action, and the code's last output."""
         yield from iter_stage_lines(self._stages)
         yield build_line(("▸ ", "cyan"), self._current_activity())
         printed = [each for each in self._printed if each][-MOST_PRINTED:]
@@ -306,7 +306,7 @@ MAX_FILES_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateRequest:
-    """A request for a submission, as specified on the command line."""
+    """The command-line options from which a submission is built."""
 
     kind: str
     files: Sequence[Path]
@@ -402,7 +402,7 @@ def submit_and_wait(
     show_progress: bool,
     origin: SubmissionOrigin = UNKNOWN,
 ) -> Document:
-    """Submit, wait, and return the finished attempt. A keyboard interrupt cancels the attempt."""
+    """Submit code, wait for the verdict, and return the attempt. A keyboard interrupt cancels it."""
     try:
         attempt = client.submit(submission)
     except Refused as refusal:
@@ -426,7 +426,7 @@ def submit_and_wait(
 
 
 def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
-    """Return the contents of files by name.
+    """Return the path and the content of each file by its submitted name.
 
     A folder stands for all files in it, and `-` for standard input.
     """
@@ -480,12 +480,12 @@ def parse_object_option(text: str, option: str) -> dict[str, object]:
 
 
 def parse_pair_options(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Return the ``key=value`` pairs in an option."""
+    """Return the ``key=value`` pairs in an option. Raises: RequestError ``usage``."""
     return dict(_parse_pair(text, option) for text in texts)
 
 
 def list_case_paths(cases: Sequence[object]) -> tuple[str, ...]:
-    """Return the distinct paths in a sequence of cases."""
+    """Return the distinct values of `path` in cases, in order."""
     paths = (case.get("path") for case in cases if isinstance(case, dict))
     return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
 

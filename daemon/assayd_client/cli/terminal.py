@@ -19,13 +19,13 @@ from typing import TextIO
 LEAST_WIDTH = 20
 WIDTH_WHEN_PIPED = 100
 USUAL_WIDTH = 80
-"""Of a terminal that does not say."""
+"""The width of a terminal that doesn't report its width."""
 
 _SGR = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36",
 }  # fmt: skip
 BLANK_ELLIPSIS = "\N{EM SPACE}"
-"""As wide as an ellipsis, which has three columns in ASCII: for marks below a line that begins with one."""
+"""A space as wide as an ellipsis, for marks below an ellipsis; in ASCII, three spaces."""
 # The ASCII replacement of each mark; no two marks of a column are the same.
 _IN_ASCII = str.maketrans(
     {"✓": "+", "✗": "x", "⚠": "~", "–": "-", "…": "...", "→": "->", "▸": ">", "·": "-", "│": "|", "⏎": "\\n"}
@@ -47,7 +47,7 @@ class StyledLine:
 
     @property
     def plain(self) -> str:
-        """Return the text without styles."""
+        """Return the text of the line without its styles."""
         return "".join(text for text, _ in self.parts)
 
     def __add__(self, other: StyledLine) -> StyledLine:
@@ -89,7 +89,7 @@ class TerminalOutput:
             self._file.write(self._render_row(row) + "\n")
 
     def lines(self, printed: Iterable[StyledLine]) -> None:
-        """Print several lines."""
+        """Print several styled lines."""
         for each in printed:
             self.print(each)
 
@@ -117,17 +117,17 @@ class TerminalOutput:
 
 
 def get_stdout() -> TerminalOutput:
-    """Return the output for results."""
+    """Return the terminal output for results, which is standard output."""
     return _create_terminal_output(sys.stdout)
 
 
 def get_stderr() -> TerminalOutput:
-    """Return the output for progress and notes."""
+    """Return the terminal output for progress and notes, which is standard error."""
     return _create_terminal_output(sys.stderr)
 
 
 def to_ascii(text: str) -> str:
-    """Return text in ASCII for a terminal that can't display other characters."""
+    """Replace symbols by ASCII equivalents, and escape other non-ASCII characters."""
     return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
@@ -180,10 +180,10 @@ def _get_character_width(character: str) -> int:
 
 
 def _split_rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
-    """Split a line at its newlines and, if wrapping is enabled, at the width.
+    """Yield the rows of a line, split at its newlines and, if wrapping is enabled, at the width.
 
-    In a line with `hang`, text after a newline is marked as part of the line. Otherwise, untrusted text
-    could imitate a line that the client printed.
+    In a line with `hang`, text after a newline is marked as part of the line. Otherwise, untrusted text could
+    imitate a line that the client printed.
     """
     letters = [(letter, style) for text, style in shown.parts for letter in text]
     while True:
@@ -256,7 +256,7 @@ def plain(text: str) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """Truncate text to a number of characters and join its lines."""
+    """Return untrusted text as one printable line of at most `most` characters."""
     line = " ".join(plain(text).split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -271,9 +271,9 @@ def print_json(document: object) -> None:
 
 GAP = 2
 LEAST = 8
-"""Columns are not made narrower than this."""
+"""Minimum width of a column in a table."""
 LEAST_LAST = 16
-"""A last column with less room has its cells below the rows."""
+"""A last column with less room than this is printed below the rows."""
 
 STYLES = {
     "validated": "green",
@@ -347,7 +347,7 @@ def _sum_widths(widths: Sequence[int]) -> int:
 
 
 def format_duration(milliseconds: float) -> str:
-    """Return a duration as text for display."""
+    """Return a duration as text, e.g. ``5.2ms``, ``240ms`` or ``1.50s``."""
     if milliseconds < 100:
         return f"{milliseconds:.1f}ms"
     return f"{milliseconds:.0f}ms" if milliseconds < 1000 else f"{milliseconds / 1000:.2f}s"

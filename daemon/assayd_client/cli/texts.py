@@ -26,7 +26,7 @@ def fetch_stored_submission(client: PlainClient, attempt: Document) -> Document 
 
 
 def get_submission_texts(submission: Document) -> dict[str, str]:
-    """Return the texts of a submission that an answer supplied, by name. A single text has no name."""
+    """Return the code, files or steps of a submission as texts by name. A single text has no name."""
     payload = submission["payload"]
     single = payload.get("code", payload.get("text"))
     if isinstance(single, str):

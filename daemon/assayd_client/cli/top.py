@@ -33,7 +33,7 @@ CONTAINERS = ("idle", "starting", "leased", "removing", "stuck")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorFrame:
-    """The data for one display of the daemon's state."""
+    """The data for one frame of the display."""
 
     at: datetime
     span: SampleSpan
@@ -56,7 +56,7 @@ class MetricsReader:
         self._before: MetricsSample | None = None
 
     def read_frame(self) -> MonitorFrame:
-        """Request the current state of the daemon."""
+        """Fetch metrics and attempts, and return the data for the next display."""
         sample, at = parse_metrics(self._client.metrics().decode(), self._clock()), self._now()
         pages = [self._client.attempts(state=state, limit=MOST_SHOWN) for state in STATES]
         started = sample.total("assayd_process_start_time_seconds")
@@ -104,7 +104,7 @@ def _wait_for_quit_key(descriptor: int, seconds: float) -> bool:
 
 
 def render_frame(frame: MonitorFrame) -> RenderableType:
-    """Return the display for one reading."""
+    """Return one frame of the display as a Rich renderable."""
     return Group(*_iter_frame_lines(frame), Text(), _build_attempts_table(frame))
 
 

@@ -124,7 +124,7 @@ class CodeDestination:
 
 
 def print_code(client: PlainClient, attempt: Document) -> None:
-    """Print the texts of an attempt. On a terminal, codes replace the control characters."""
+    """Print the texts of an attempt's submission, with control characters escaped on a terminal."""
     from assayd_client.cli.texts import get_submission_texts
 
     texts = get_submission_texts(AttemptView(client=client, attempt=attempt).submission())
@@ -192,7 +192,7 @@ def watch_files(
 
 
 def compute_files_signature(paths: Sequence[Path]) -> Signature:
-    """Return a fingerprint of the files, or nothing if any of the files doesn't exist."""
+    """Return a fingerprint of the files, or an empty tuple if any of the files doesn't exist."""
     try:
         return tuple(sorted(_iter_file_states(paths)))
     except FileNotFoundError:
@@ -207,7 +207,7 @@ def _iter_file_states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, in
 
 
 def _clear_and_validate(validate: Callable[[], int], *, clear: bool) -> int:
-    """Validate once.
+    """Validate the files once, and return the exit code.
 
     Errors in the submission are reported without ending the loop, because the next save may correct them.
     """
@@ -223,7 +223,7 @@ def _clear_and_validate(validate: Callable[[], int], *, clear: bool) -> int:
 
 
 STDOUT = Path("-")
-"""Stands for standard output."""
+"""The path that represents standard output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +270,7 @@ class DisplayOptions:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether a program reads standard output."""
+        """Return whether standard output is meant for a program, so that other text must not be printed."""
         return self.as_json or self.retry_context or self.form is not None or self.reports.uses_stdout
 
 
@@ -426,7 +426,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 def _iter_kind_options(
     options: Sequence[str], *, sample_rows: bool, tests: Path | None, entry: str | None
 ) -> Iterator[str]:
-    """Yield the options of a kind, including those with a separate option."""
+    """Yield a kind's ``key=value`` options, including those from dedicated command-line options."""
     yield from options
     if sample_rows:
         yield "sample_rows=true"

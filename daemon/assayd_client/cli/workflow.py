@@ -168,7 +168,7 @@ def cancel(context: typer.Context, workflow_id: Id) -> None:
 
 
 def iter_graph_lines(workflow: Document) -> Iterator[StyledLine]:
-    """Show each node below its dependencies, indented by its depth."""
+    """Yield a line for each node, below its dependencies and indented by its depth."""
     nodes = {node["id"]: node for node in workflow["nodes"]}
     depths = compute_node_depths({name: node["needs"] for name, node in nodes.items()})
     width = max((len(name) + 2 * depths[name] for name in nodes), default=0)
@@ -192,7 +192,7 @@ def iter_graph_lines(workflow: Document) -> Iterator[StyledLine]:
 
 
 def compute_node_depths(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the length of the longest path to each node, which is limited if there is a cycle."""
+    """Return each node's depth, the length of its longest dependency path, bounded in a cycle."""
     depths = dict.fromkeys(needs, 0)
     for _ in range(len(needs)):
         longer = {
@@ -223,7 +223,7 @@ def _wait_and_print(
 
 
 def _follow_workflow(client: PlainClient, workflow: Document, *, tell: bool) -> Document:
-    """Follow a workflow and print each finished node.
+    """Follow a workflow, print each finished node, and return the finished workflow.
 
     A keyboard interrupt cancels the workflow.
     """
@@ -261,7 +261,7 @@ def _read_document(file: Path) -> str:
 
 
 def _read_inputs(input_file: Path | None, settings: Sequence[str] | None) -> dict[str, Any]:
-    """Return the values by node and name. Values of `--set` override values of `--input`."""
+    """Return input values by node and name. Values of `--set` override values of `--input`."""
     found: dict[str, Any] = {}
     for source in (read_input(input_file) or {}, parse_settings(settings or ())):
         for node, values in source.items():

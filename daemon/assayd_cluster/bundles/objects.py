@@ -34,10 +34,10 @@ from assayd.store.artifacts import (
 from assayd_cluster.bundles.manifest import StoredBundle, StoredFile, parse_manifest
 
 AT_ONCE = 8
-"""Objects of one bundle that are written at the same time."""
+"""Maximum number of objects of one bundle to write concurrently."""
 LISTED = 1000
 UNLIMITED = 2**50
-"""Free bytes if the storage doesn't say."""
+"""The number of free bytes to assume if the storage doesn't report any."""
 _NO_BUCKET = "<Code>NoSuchBucket</Code>"
 _REFUSALS = (PermissionDeniedError, UnauthenticatedError)
 _REFUSED = ("status code: 401", "status code: 403")
@@ -45,7 +45,7 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 
 
 class ObjectArtifactStore:
-    """An `ArtifactStore` on a bucket; `VerifiedArtifactStore` checks the files that are read."""
+    """An `ArtifactStore` on a bucket. `VerifiedArtifactStore` checks the files that are read."""
 
     def __init__(self, store: obstore.store.ObjectStore) -> None:
         self._store = store
@@ -76,11 +76,11 @@ class ObjectArtifactStore:
         return None
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return one file. Raises: StoreError ``artifact.missing``."""
+        """Return the content of one file. Raises: StoreError ``artifact.missing``."""
         return b"".join([piece async for piece in self.read_chunks(location, name)])
 
     async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file in pieces. Raises: the same errors as `read`."""
+        """Yield the content of one file in pieces. Raises: the same errors as `read`."""
         split_location(location)
         key = f"{location}/{MANIFEST}"
         if name != MANIFEST:
@@ -105,7 +105,7 @@ class ObjectArtifactStore:
         yield b""
 
     async def remove(self, location: str) -> None:
-        """Remove a bundle, starting with its manifest; a missing bundle isn't an error."""
+        """Remove a bundle, beginning with its manifest. A missing bundle isn't an error."""
         split_location(location)
         with _translate_errors("removing a bundle"):
             await self._delete_objects([f"{location}/{MANIFEST}"])
@@ -113,11 +113,11 @@ class ObjectArtifactStore:
             await self._delete_objects(keys)
 
     async def list_superseded(self) -> Sequence[str]:
-        """Return nothing, because each run's bundle has a unique name; old bundles are removed by age."""
+        """Return an empty sequence, because each bundle has a unique name. Old bundles are removed by age."""
         return ()
 
     async def sweep(self) -> int:
-        """Remove old objects that have no manifest; return the number of affected bundles."""
+        """Remove the objects of old bundles without a manifest, and return the number of these bundles."""
         swept = 0
         async for location, age_s, is_whole in self.iter_locations():
             if not is_whole and age_s > OTHERS_S:
@@ -126,7 +126,7 @@ class ObjectArtifactStore:
         return swept
 
     async def iter_locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each bundle's location, its age in seconds, and whether the bundle is complete."""
+        """Yield each bundle's location, its age in seconds, and whether the bundle is complete."""
         now, location, newest, is_whole = time.time(), "", 0.0, False
         with _translate_errors("listing the bundles"):
             async for each in self._list_objects(None):

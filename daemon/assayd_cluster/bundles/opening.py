@@ -12,9 +12,9 @@ from assayd_cluster.settings import BundleSettings, read_secret
 
 TIMEOUT_S = 30.0
 RETRY_S = 20.0
-"""How long a request is repeated that object storage did not answer, or answered with a server error."""
+"""Seconds for which a request is retried while object storage fails or doesn't respond."""
 PAUSE_S = 2.0
-"""The longest wait between two of those."""
+"""Maximum number of seconds between two retries."""
 
 
 def open_bundles(settings: BundleSettings, folder: Path) -> VerifiedArtifactStore:

@@ -44,12 +44,12 @@ from assayd_cluster.bundles.manifest import damaged_error
 T = TypeVar("T")
 SUFFIX = ".tar"
 SMALL_BYTES = 256 * 2**10
-"""Of a bundle that is written together with others; a large one must not keep them waiting."""
+"""Maximum size of a bundle that is written together with others, which a large bundle would delay."""
 MOST_TOGETHER = 32
 KEPT = 64
-"""Bundles of which it is known where their files lie: one is often read file by file."""
+"""Maximum number of cached indexes, because a bundle is often read file by file."""
 Index = Mapping[str, tuple[int, int]]
-"""Where each file begins, and its size."""
+"""The offset and the size of each file."""
 _TEMPORARY = ".tmp-"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -58,7 +58,11 @@ _GONE = (FileNotFoundError, NotADirectoryError)
 
 @dataclass(slots=True, eq=False)
 class _QueuedBundle:
-    """A bundle in the write queue; once it is written, also its group's results and its index in them."""
+    """A bundle in the write queue.
+
+    `group` provides the results of the group that is written with this bundle, and `place` is the bundle's
+    index in the results.
+    """
 
     bundle: Bundle
     folder: tuple[str, str]
@@ -67,7 +71,7 @@ class _QueuedBundle:
 
 
 class PackedArtifactStore:
-    """An `ArtifactStore` in a shared directory; `VerifiedArtifactStore` checks the files that are read."""
+    """An `ArtifactStore` in a shared directory. `VerifiedArtifactStore` checks the files that are read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -102,11 +106,11 @@ class PackedArtifactStore:
         return None
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return one file. Raises: StoreError ``artifact.missing``."""
+        """Return the content of one file. Raises: StoreError ``artifact.missing``."""
         return b"".join([piece async for piece in self.read_chunks(location, name)])
 
     async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file in pieces, because the caller may read slowly.
+        """Yield the content of one file in pieces, because the caller may read slowly.
 
         Raises: the same errors as `read`.
         """
@@ -121,19 +125,19 @@ class PackedArtifactStore:
         yield b""
 
     async def remove(self, location: str) -> None:
-        """Remove a bundle; a missing bundle isn't an error."""
+        """Remove a bundle. A missing bundle isn't an error."""
         await asyncio.to_thread(self._remove_bundle, split_location(location))
 
     async def list_superseded(self) -> Sequence[str]:
-        """Return nothing, because each run's bundle has a unique name; old bundles are removed by age."""
+        """Return an empty sequence, because each bundle has a unique name. Old bundles are removed by age."""
         return ()
 
     async def sweep(self) -> int:
-        """Remove the files of interrupted writes, but not of writes in progress; return their number."""
+        """Remove the files of interrupted writes, and return their number. Writes in progress are kept."""
         return await asyncio.to_thread(self._remove_leftovers)
 
     async def iter_locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each bundle's location, its age in seconds, and True, because every bundle is complete."""
+        """Yield each bundle's location, its age in seconds, and True, because every bundle is complete."""
         found = await asyncio.to_thread(lambda: list(self._root.glob(f"*/*/[0-9]*{SUFFIX}")))
         for path in found:
             with suppress(FileNotFoundError):
@@ -145,7 +149,7 @@ class PackedArtifactStore:
         return await asyncio.to_thread(self._free_bytes)
 
     def _write_all(self, group: Sequence[_QueuedBundle]) -> list[WrittenBundle | BaseException]:
-        """Write bundles; return one result per bundle, so that one failure doesn't affect the others."""
+        """Write bundles, and return a result or an exception for each bundle."""
         results: list[WrittenBundle | BaseException] = [
             StoreError("store.failed", "not written") for _ in group
         ]
@@ -238,7 +242,7 @@ class PackedArtifactStore:
 
 
 def _write_and_flush(parent: int, group: Sequence[_QueuedBundle]) -> list[WrittenBundle | BaseException]:
-    """Write files into an open folder, and flush them only after all have been written."""
+    """Write files into a folder, flush them after all are written, and return the results."""
     begun = [_call_and_catch(partial(_write_temporary_file, parent, writing)) for writing in group]
     return [
         each if isinstance(each, BaseException) else _call_and_catch(partial(_flush_and_rename, parent, each))
@@ -283,7 +287,7 @@ def _write_temporary_file(parent: int, writing: _QueuedBundle) -> _WrittenFile:
 
 
 def _flush_and_rename(parent: int, begun: _WrittenFile) -> WrittenBundle:
-    """Flush a file and rename it to its final name; the caller must flush the folder."""
+    """Flush a file and rename it to its final name. The caller must flush the folder."""
     try:
         try:
             os.fsync(begun.handle)
@@ -317,7 +321,7 @@ def _join_chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _iter_tar_chunks(files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Return a tar file whose bytes depend only on its content."""
+    """Yield the pieces of a tar file whose bytes depend only on its content."""
     for name, content in files.items():
         yield build_tar_header(name, len(content))
         yield content

@@ -24,39 +24,39 @@ from assayd_cluster.bundles.manifest import StoredBundle, damaged_error, parse_m
 
 
 class SharedBundles(ArtifactStore, Protocol):
-    """A store of bundles to which several gateways write."""
+    """The interface of a bundle store to which several gateways write."""
 
     def iter_locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each bundle's location, its age in seconds, and whether the bundle is complete."""
+        """Yield each bundle's location, its age in seconds, and whether the bundle is complete."""
         ...
 
 
 MOST_MANIFEST_BYTES = 8 * 2**20
 KEPT = 256
-"""Manifests that are remembered: a report and its neighbours are often read together."""
+"""Maximum number of cached manifests, because a bundle's files are often read together."""
 
 
 class VerifiedArtifactStore:
-    """An `ArtifactStore` that wraps a store whose locations contain the digests of the manifests."""
+    """An `ArtifactStore` that verifies the files of a wrapped store when they are read."""
 
     def __init__(self, inner: SharedBundles) -> None:
         self._inner = inner
         self._kept: OrderedDict[str, StoredBundle] = OrderedDict()
 
     async def write(self, bundle: Bundle) -> WrittenBundle:
-        """Write a bundle durably. Raises: StoreError."""
+        """Write a bundle durably to the wrapped store. Raises: StoreError."""
         return await self._inner.write(bundle)
 
     def path(self, location: str) -> Path | None:
-        """Return the folder of a bundle; None if the store doesn't use folders."""
+        """Return the folder of a bundle, or None if the store doesn't use folders."""
         return self._inner.path(location)
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return one file. Raises: StoreError ``artifact.missing``, ``artifact.damaged``."""
+        """Return the content of one file. Raises: StoreError ``artifact.missing``, ``artifact.damaged``."""
         return b"".join([piece async for piece in self.read_chunks(location, name)])
 
     async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Yield one file in pieces; yield the last piece only if the file is intact.
+        """Yield the content of one file in pieces, and the last piece only if the file is intact.
 
         Raises: the same errors as `read`.
         """
@@ -65,7 +65,7 @@ class VerifiedArtifactStore:
             yield piece
 
     async def stream_tar(self, location: str) -> AsyncIterator[bytes]:
-        """Return a bundle as a tar stream that is read file by file. Raises: the same errors as `read`."""
+        """Yield a bundle as a tar stream that is read file by file. Raises: the same errors as `read`."""
         described = await self._read_verified_manifest(location)
         folder = split_location(location)[-1]
         for name in sorted(described.files):
@@ -78,7 +78,7 @@ class VerifiedArtifactStore:
         yield bytes(2 * tarfile.BLOCKSIZE)
 
     async def remove(self, location: str) -> None:
-        """Remove a bundle; a missing bundle isn't an error."""
+        """Remove a bundle. A missing bundle isn't an error."""
         self._kept.pop(location, None)
         await self._inner.remove(location)
 
@@ -91,7 +91,7 @@ class VerifiedArtifactStore:
         return await self._inner.sweep()
 
     def iter_locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each bundle's location, its age in seconds, and whether the bundle is complete."""
+        """Yield each bundle's location, its age in seconds, and whether the bundle is complete."""
         return self._inner.iter_locations()
 
     async def free_bytes(self) -> int:
@@ -145,7 +145,10 @@ async def _sweep_periodically(bundles: VerifiedArtifactStore, access: DatabaseAc
 
 
 async def remove_unreferenced_bundles(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> int:
-    """Remove old complete bundles that no verdict references; return their number. Raises: StoreError."""
+    """Remove old complete bundles that no verdict references, and return their number.
+
+    Raises: StoreError.
+    """
     removed, old = 0, []
     async for location, age_s, is_whole in bundles.iter_locations():
         if is_whole and age_s > OTHERS_S:

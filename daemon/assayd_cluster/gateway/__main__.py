@@ -12,7 +12,7 @@ from assayd.program import disable_gc_during_imports, run_for_exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the gateway until a signal stops it; return the exit code."""
+    """Run the gateway until a signal stops it, and return the exit code."""
     chosen = _build_parser().parse_args(arguments)
     return run_for_exit_code("assayd-gateway", lambda: _run_gateway(chosen))
 

@@ -1,4 +1,4 @@
-"""Manages a broker account for each node; an account is created and removed together with the node's token.
+"""Manages a broker account for each node, which is created and removed together with the node's token.
 
 The accounts are managed through RabbitMQ's management API: removing an account closes its connections, so a
 stolen URL stops working when the token is revoked. Without the management API, all nodes share an account
@@ -25,22 +25,22 @@ from assayd.errors import RequestError
 
 ANSWERS_S = 10.0
 _OURS = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}-([0-7][0-9A-HJKMNP-TV-Z]{25})")
-"""A node's name and the id of the token that the account came with."""
+"""Matches a node's account name, which consists of the node's name and the id of its token."""
 _NOTHING = "^$"
 
 
 class BrokerAccounts(Protocol):
-    """A manager of the nodes' broker accounts."""
+    """The interface that manages the nodes' accounts at the broker."""
 
     async def create(self, node: str, token_id: str) -> str | None:
-        """Return the URL of a new account; None if all nodes share one account.
+        """Return the URL of a new account, or None if all nodes share one account.
 
         Raises: RequestError ``broker.accounts``, like the other methods.
         """
         ...
 
     async def remove(self, node: str, token_id: str) -> None:
-        """Remove an account and close its connections; do nothing if the account doesn't exist."""
+        """Remove an account and close its connections. A missing account isn't an error."""
         ...
 
     async def suspend(self, node: str) -> None:
@@ -52,7 +52,7 @@ class BrokerAccounts(Protocol):
         ...
 
     async def list_readers(self) -> QueueReaderAccounts | None:
-        """Return the accounts that can read the queue; None if the accounts are unknown."""
+        """Return the accounts that can read the queue, or None if the accounts are unknown."""
         ...
 
     async def count_deliveries(self) -> Mapping[str, int]:
@@ -75,7 +75,7 @@ class SharedAccount:
     """A single broker account, created by the operator, that all nodes use."""
 
     async def create(self, node: str, token_id: str) -> str | None:
-        """Create no account."""
+        """Return None, because no account is created."""
         return None
 
     async def remove(self, node: str, token_id: str) -> None:
@@ -126,7 +126,7 @@ class ManagedAccounts:
         return ";".join(urlunsplit(broker._replace(netloc=f"{login}@{where}")) for broker, where in urls)
 
     async def remove(self, node: str, token_id: str) -> None:
-        """Remove an account; the broker then closes its connections.
+        """Remove an account, which makes the broker close the account's connections.
 
         Raises: RequestError ``broker.accounts``.
         """
@@ -204,7 +204,7 @@ class ManagedAccounts:
 
 
 def build_account_name(node: str, token_id: str) -> str:
-    """Return the name of a node's broker account."""
+    """Return the name of a node's broker account, ``NODE-TOKEN_ID``."""
     return f"{node}-{token_id}"
 
 
@@ -216,7 +216,7 @@ def _hash_password(password: str) -> dict[str, str]:
 
 
 def _matches_queue_pattern(pattern: str, queue: str) -> bool:
-    """Return whether a permission pattern matches the queue; True if Python can't parse the pattern."""
+    """Return whether a permission pattern matches the queue, or True if Python can't parse the pattern."""
     try:
         return re.search(pattern, queue) is not None
     except re.error:

@@ -25,8 +25,8 @@ _RUN = tables.runs.c
 def build_first_claim(claimed: Select[Any]) -> CompiledStatement:
     """Return the statement that assigns an attempt's first run to a node, if nothing prevents the claim.
 
-    The part `claimed` of the statement reads the required facts and locks the attempt. The result column
-    `added` is 0 if the decision requires more facts.
+    The subquery `claimed` reads the required facts and locks the attempt. The result column `added` is 0 if
+    the decision requires more facts.
     """
     found = claimed.cte("found")
     values = {
@@ -59,25 +59,25 @@ def build_first_claim(claimed: Select[Any]) -> CompiledStatement:
 
 
 class Refusal(StrEnum):
-    """The reason why a claim is refused."""
+    """The reason why a node's claim is refused."""
 
     HELD = "held"
-    """Another node that lives has the run: ask again later."""
+    """Another live node has the run, so the node must retry later."""
     SILENT = "silent"
-    """The node has not beaten lately: it asks again after its next beat."""
+    """The node has sent no recent heartbeat, so it must retry after its next heartbeat."""
     IDLE = "idle"
-    """The node takes no work (drained, other profiles, not ready): another node can have the run."""
+    """The node accepts no work (drained, other profiles, not ready), so another node can get the run."""
     ELSEWHERE = "elsewhere"
-    """This node has lost the run before, and its daemon would answer the same; another node can have it."""
+    """This node has lost the run before and would fail again, so another node can get the run."""
     OVER = "over"
-    """It has its verdict, or is to end without one."""
+    """The attempt has a verdict, or must end without one."""
     EXHAUSTED = "exhausted"
-    """Both runs are lost."""
+    """Both runs of the attempt are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """The latest run of an attempt. `alive`: the run isn't over, and its node is alive and lists it."""
+    """The latest run of an attempt. `alive` is True if the run isn't over and a live node lists the run."""
 
     number: int
     node: str
@@ -86,13 +86,13 @@ class LastRun:
 
 
 class NodeEligibility(StrEnum):
-    """Whether a node can claim runs, according to its last heartbeat and the operators' settings."""
+    """The ability of a node to claim runs, according to its last heartbeat and the operators' settings."""
 
     TAKES_WORK = "takes_work"
     SILENT = "silent"
-    """It has not beaten for `LIVE_S`, or never."""
+    """The node has sent no heartbeat for `LIVE_S` seconds, or never."""
     IDLE = "idle"
-    """It is drained, or the gateway has stopped its claims."""
+    """The node is drained, or the gateway has stopped the node's claims."""
 
 
 def decide_claim(
@@ -126,7 +126,7 @@ def decide_claim(
 
 
 def _decide_next_run(node: str, last: LastRun, *, others: bool) -> int | Refusal:
-    """Decide which run the attempt gets after its latest run is over."""
+    """Return the run that an attempt gets after its latest run is over, or the refusal."""
     if last.number >= MAX_RUNS:
         return Refusal.EXHAUSTED
     if last.node == node and others:

@@ -29,12 +29,12 @@ _SUBMISSION = select(tables.attempts.c.submission).where(tables.attempts.c.id ==
 
 
 def generate_ticket() -> str:
-    """Return a new ticket: 256 random bits as text."""
+    """Return a new ticket: 256 random bits in URL-safe Base64."""
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
 def compute_ticket_digest(ticket: str) -> str:
-    """Return the digest of a ticket, in the form that is stored."""
+    """Return the SHA-256 digest under which a ticket is stored."""
     return hashlib.sha256(ticket.encode()).hexdigest()
 
 
@@ -64,7 +64,7 @@ class DispatchOutbox:
         self._notices = notices
 
     async def message(self, attempt_id: str) -> BrokerMessage | None:
-        """Return an attempt's message; None if the attempt has a verdict or belongs to another gateway."""
+        """Return an attempt's message, or None if the attempt has a verdict or belongs to another gateway."""
         message = self._messages.pop(attempt_id, None)
         if message is not None:
             return message
@@ -88,7 +88,7 @@ class DispatchOutbox:
         await self._access.write(lambda connection: connection.execute(statement).close(), durable=False)
 
     async def record_cancellation(self, attempt_id: str) -> bool:
-        """Record durably that an attempt must end; return False if the attempt has already ended."""
+        """Record durably that an attempt must end. Return False if the attempt has already ended."""
 
         def apply(connection: Connection) -> bool:
             wanted = {"attempt": attempt_id}

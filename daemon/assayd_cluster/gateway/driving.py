@@ -39,7 +39,10 @@ class GatewayWorkAssignment:
         self._notices = notices
 
     async def claim(self, kind: WorkKind, subject: str) -> bool:
-        """Return whether this gateway drives the work; if another gateway does, notify that gateway."""
+        """Claim work that no live gateway drives, and return whether this gateway drives it.
+
+        If another gateway drives the work, that gateway is notified.
+        """
         values = {"kind": kind.value, "subject": subject, "gateway": self._gateway_id}
 
         def apply(connection: Connection) -> bool:
@@ -57,7 +60,7 @@ class GatewayWorkAssignment:
         return whose == self._gateway_id
 
     async def request_cancel(self, kind: WorkKind, subject: str) -> bool:
-        """Notify the gateway that drives the work to end it; return False if no other gateway drives it."""
+        """Notify the gateway that drives the work to end it. Return False if no other gateway drives it."""
         values = {"kind": kind.value, "subject": subject}
 
         def apply(connection: Connection) -> bool:

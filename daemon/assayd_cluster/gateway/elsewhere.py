@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class OtherGatewayAttempts:
-    """The attempts of other gateways that callers of this gateway wait for or follow."""
+    """The events and verdicts of other gateways' attempts, for callers of this gateway."""
 
     def __init__(self, jobs: DatabaseJobStore, hub: EventHub, dispatches: DispatchOutbox) -> None:
         self._jobs = jobs
@@ -47,7 +47,7 @@ class OtherGatewayAttempts:
                 return
 
     async def cancel(self, attempt_id: str) -> bool:
-        """Notify the gateway of an attempt to cancel the attempt."""
+        """Request the cancellation of another gateway's attempt. Return False if the attempt has ended."""
         return await self._dispatches.record_cancellation(attempt_id)
 
     def has_followers(self, attempt_id: str) -> bool:
@@ -77,7 +77,10 @@ class OtherGatewayAttempts:
             await self._publish_missing_events(attempt_id)
 
     async def _publish_missing_events(self, attempt_id: str) -> None:
-        """Publish the recorded events that weren't published before; close the log if a verdict exists."""
+        """Publish the recorded events that weren't published before.
+
+        If the attempt has a verdict, the event log is closed.
+        """
         try:
             attempt = await self._jobs.get(attempt_id)
             events = await self._jobs.events(attempt_id)

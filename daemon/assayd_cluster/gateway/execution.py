@@ -39,7 +39,7 @@ from assayd_cluster.gateway.watching import KeptRun, RunMonitor
 log = structlog.get_logger()
 
 CANCEL_S = LIVE_S + 5
-"""How long a node has to end a cancelled run before its gateway ends it."""
+"""Seconds in which a node must end a cancelled run before the gateway ends the attempt."""
 WATCHED_EVERY_S = 5.0
 LATE_LOOKS = 3
 """A run is taken back if it is late at so many looks: after an outage, nodes need time to report."""
@@ -131,7 +131,7 @@ class RemoteExecution:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RemoteExecution]:
-        """Monitor the running attempts while the body runs."""
+        """Monitor the live runs of pending attempts while the body runs."""
         async with task_group() as self._tasks:
             watching = self._tasks.create_task(self._watch_periodically(), name="runs")
             try:
@@ -140,7 +140,7 @@ class RemoteExecution:
                 watching.cancel()
 
     async def __call__(self, job: Job) -> FinishedAttempt:
-        """Run an attempt on a node; return the attempt with its recorded verdict."""
+        """Run an attempt on a node, and return the attempt with its recorded verdict."""
         attempt_id = job.attempt.id
         try:
             with job.trace_step("dispatch") as span:
@@ -157,7 +157,7 @@ class RemoteExecution:
             del self._flights[attempt_id]
 
     async def _await_verdict(self, flight: _PendingAttempt) -> Failure | None:
-        """Wait for a node's verdict; if the attempt can't get a verdict, return the reason."""
+        """Wait for a node's verdict, or return the reason if the attempt can't get a verdict."""
         job = flight.job
         try:
             async with job.deadline.scope():
@@ -195,7 +195,7 @@ class RemoteExecution:
             again.cancel()
 
     async def _cancel_at_node(self, flight: _PendingAttempt) -> Failure | None:
-        """Notify a node to end a cancelled attempt; return the failure if no node holds the attempt."""
+        """Notify a node to end a cancelled attempt. Return the failure if no node holds the attempt."""
         attempt_id = flight.job.attempt.id
         await self._dispatches.record_cancellation(attempt_id)
         self._cancels.wake_all()
@@ -206,7 +206,7 @@ class RemoteExecution:
         return Failure(code=CANCELLED, message="The attempt was cancelled before it ran.")
 
     def is_pending_here(self, attempt_id: str) -> bool:
-        """Return whether an attempt of this gateway is still pending."""
+        """Return whether this gateway waits for the verdict of an attempt."""
         return attempt_id in self._flights
 
     def cancel(self, attempt_id: str) -> None:
@@ -216,7 +216,7 @@ class RemoteExecution:
             flight.job.cancel()
 
     def end(self, finished: FinishedAttempt) -> None:
-        """Deliver the recorded verdict of an attempt; ignore attempts of other gateways."""
+        """Deliver the recorded verdict of an attempt. Ignore attempts of other gateways."""
         flight = self._flights.get(finished.attempt.id)
         if flight is not None:
             flight.end(finished)

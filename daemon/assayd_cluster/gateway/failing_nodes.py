@@ -30,11 +30,11 @@ from assayd_cluster.tables import nodes
 log = structlog.get_logger()
 
 WAITING_S = 60.0
-"""How long an attempt may wait on its node for a container, and for everything except its run."""
+"""Seconds for which an attempt can wait for a container on its node, and for everything except its run."""
 MOST_OVERDUE = 3
 OVERDUE_WITHIN_S = 600.0
 MOST_LOST = 20
-"""Runs that a node lost one after another."""
+"""Number of consecutive lost runs after which a node is drained."""
 
 _OTHER = nodes.alias("other")
 _DRAIN = (
@@ -73,7 +73,7 @@ def compute_longest_run_s(limits: Limits, *, trial: bool) -> float:
 
 
 def _has_reached_limit(most: int, of_tenant: Counter[int]) -> bool:
-    """Return whether `most` runs failed; one tenant's runs count for at most two thirds of this number."""
+    """Return whether `most` runs failed, of which one tenant's runs count for at most two thirds."""
     return sum(min(count, most * 2 // 3) for count in of_tenant.values()) >= most
 
 
@@ -95,12 +95,12 @@ class NodeFailureCounter:
         self._accounts = accounts
         self._monotonic = monotonic
         self._kept: dict[str, list[tuple[float, set[int]]]] = {}
-        """Failures in which a node kept runs, by node: when they were noticed, and the runs' tenants."""
+        """The recent faults in which a node kept runs, by node: their times, and the tenants of the runs."""
         self._lost: dict[str, tuple[float, Counter[int]]] = {}
         """When each node lost its first run since its last verdict here, and its lost runs by tenant."""
 
     def record_verdict(self, node: str) -> None:
-        """Record that a node has sent a verdict."""
+        """Record that a node has sent a verdict, which clears its count of lost runs."""
         self._lost.pop(node, None)
 
     async def record_lost_run(self, node: str, tenant: int) -> None:

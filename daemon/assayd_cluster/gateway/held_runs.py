@@ -13,14 +13,14 @@ from assayd.model.attempt import Attempt
 
 KEPT = 1024
 MAX_BYTES = 16 * 2**10
-"""Of a submission; larger ones are read again."""
+"""Maximum size of a cached submission; larger ones are read from the database again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRun:
-    """A run that a node holds, with its attempt and submission; `leased_at` is in microseconds.
+    """A run that a node holds, with its attempt and submission. `leased_at` is in microseconds.
 
-    `finished`: whether the verdict of another run is recorded or another run is in progress.
+    `finished` is True if the verdict of another run is recorded or another run is in progress.
     """
 
     number: int
@@ -37,7 +37,7 @@ class HeldRun:
 
 
 class HeldRunCache:
-    """A cache of the latest claims by attempt; the oldest entries are dropped."""
+    """A cache of the latest claims by attempt, without the oldest entries."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[str, HeldRun] = OrderedDict()
@@ -51,12 +51,12 @@ class HeldRunCache:
                 self._held.popitem(last=False)
 
     def find(self, node: str, attempt_id: str, number: int) -> HeldRun | None:
-        """Return the run that a node has claimed; None if the run isn't in the cache."""
+        """Return the run that a node has claimed, or None if the run isn't in the cache."""
         held = self._held.get(attempt_id)
         return held if held is not None and (held.node, held.number) == (node, number) else None
 
     def forget(self, attempt_id: str | None) -> None:
-        """Remove an attempt's run from the cache because it has ended; with None, remove all runs."""
+        """Remove the run of an attempt that has ended from the cache, or all runs if the id is None."""
         if attempt_id is None:
             self._held.clear()
         else:

@@ -38,23 +38,24 @@ from assayd_cluster.gateway.verdicts import RunVerdictRecorder, renumber_events
 log = structlog.get_logger()
 
 ELSEWHERE_S = 0.5
-"""How long a message waits that came to a node which is not to have it."""
+"""Seconds before a message is republished that was delivered to an unsuitable node."""
 MOST_UPLOADED_BYTES = 128 * 2**20
 MOST_REFUSED = 1024
-"""Attempts whose refusing node is remembered."""
+"""Maximum number of attempts whose refusing node is stored."""
 
 _SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).where(
     tables.events.c.attempt_id == bindparam("attempt"),
     tables.events.c.seq.between(bindparam("first"), bindparam("last")),
 )
-"""How many durable events a run has on record, and the number of the newest."""
+"""The number of recorded durable events of a run, and the number of the newest."""
 
 
 class RunUpdateRecorder:
     """A recorder of the results that nodes send, which also forwards them to waiting and following clients.
 
-    Args: `cancels` is notified when any gateway cancels an attempt. `on_passed_on` is called when an
-    attempt is republished because a node that accepts no work has claimed it.
+    Args:
+        cancels: notified when any gateway cancels an attempt.
+        on_passed_on: called when an attempt is republished because a node that accepts no work claimed it.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -81,10 +82,10 @@ class RunUpdateRecorder:
         self._cancels = cancels
         self._on_passed_on = on_passed_on
         self._refused: OrderedDict[str, str] = OrderedDict()
-        """The node that refused an attempt, for the newest of these attempts."""
+        """The node that refused an attempt, by attempt id, for the newest refusals."""
 
     async def claim(self, node: str, claim: Claim) -> ClaimedRun:
-        """Assign a node the run to which its message refers. Raises: the same errors as `Runs.claim`."""
+        """Assign a node the run to which its message refers. Raises: the errors of `RunTable.claim`."""
         try:
             return await self._runs.claim(node, claim)
         except RunsExhausted:
@@ -118,11 +119,17 @@ class RunUpdateRecorder:
             await self._runs.notify_runs_exhausted(attempt_id)
 
     async def require_run_holder(self, node: str, attempt_id: str, run: int) -> None:
-        """Check that a run belongs to a node before reading a body. Raises: the errors of `Runs.held`."""
+        """Check that a run belongs to a node before its body is read.
+
+        Raises: the errors of `RunTable.require_run_holder`.
+        """
         await self._runs.require_run_holder(node, attempt_id, run)
 
     async def record_events(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
-        """Record and publish the events of a run. Raises: the same errors as `Runs.held`."""
+        """Record and publish the events of a run.
+
+        Raises: RequestError ``too_large``; the errors of `RunTable.held`.
+        """
         held = await self._require_unfinished_run(node, attempt_id, run)
         before = (run - 1) * MOST_SEQ
         numbers = {"attempt": attempt_id, "first": before + 2, "last": before + MOST_SEQ}
@@ -153,7 +160,7 @@ class RunUpdateRecorder:
     async def store_file(self, node: str, attempt_id: str, run: int, sha256: str, content: bytes) -> None:
         """Store a large file of a bundle.
 
-        Raises: RequestError ``too_large``; the same errors as `Runs.held`.
+        Raises: RequestError ``too_large``; the errors of `RunTable.held`.
         """
         held = await self._require_unfinished_run(node, attempt_id, run)
         await self._runs.store_file(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
@@ -165,7 +172,7 @@ class RunUpdateRecorder:
         return held
 
     async def record_verdict(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
-        """Record a verdict; return False if another one was recorded first. Raises: RequestError."""
+        """Record a verdict. Return False if another verdict was recorded first. Raises: RequestError."""
         held = await self._runs.get_claimed_run(node, attempt_id, run)
         try:
             counted = await self._verdicts.record_verdict(held, brought)
@@ -178,7 +185,7 @@ class RunUpdateRecorder:
         return counted
 
     async def record_lost_run(self, node: str, attempt_id: str, run: int, lost: RunLost) -> None:
-        """Record that a run ended without a verdict; another run follows if one is left."""
+        """Record that a run ended without a verdict. The attempt's second run, if unused, follows."""
         held = await self._require_unfinished_run(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
         spent = await self._runs.record_lost_run(held, started=lost.started, refused=lost.refused)
@@ -229,7 +236,7 @@ class RunUpdateRecorder:
         self._execution.publish_again(attempt_id)
 
     async def wait_for_cancelled(self, node: str, wait_s: float) -> Sequence[str]:
-        """Wait until a node holds attempts that it must end, and return them."""
+        """Wait until a node holds attempts that it must end, and return their ids, if any by the timeout."""
         try:
             async with asyncio.timeout(wait_s):
                 while True:
@@ -243,7 +250,7 @@ class RunUpdateRecorder:
 
 
 def _iter_unpublished_events(events: Sequence[AttemptEvent], newest: int) -> Iterator[AttemptEvent]:
-    """Return the events that weren't published before; this includes all output, which has no numbers."""
+    """Yield the events that weren't published before, including all output, which has no numbers."""
     for event in events:
         if event.kind in OUTPUT:
             yield event

@@ -29,7 +29,7 @@ from assayd_cluster.tables import dispatches, drivers, gateways, uploads
 log = structlog.get_logger()
 
 TIDIED_EVERY = 12
-"""Beats between two looks for work that has ended or has lost its gateway."""
+"""Number of heartbeats between two cleanups of assignments."""
 
 _JOIN = insert(gateways).values(id=bindparam("gateway"), beat_at=NOW, version=__version__)
 _BEAT = update(gateways).where(gateways.c.id == bindparam("gateway")).values(beat_at=NOW)
@@ -91,11 +91,11 @@ class AdoptedWork:
 
 
 Inherit = Callable[[AdoptedWork], Awaitable[None]]
-"""Continues the work that was taken over."""
+"""A function that continues the work which this gateway has taken over."""
 
 
 class Membership:
-    """The membership of one gateway in the group of gateways."""
+    """The membership of one gateway in the cluster, kept alive by heartbeats."""
 
     def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
         self._access = access
@@ -103,7 +103,7 @@ class Membership:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Membership]:
-        """Be a member while the body runs; afterwards, other gateways take over the unfinished work."""
+        """Keep this gateway a member while the body runs. Afterwards, other gateways take over its work."""
         own = {"gateway": self._gateway_id}
         unlisted = {"ticket": compute_ticket_digest(generate_ticket())}
         await self._access.write(lambda connection: connection.execute(_JOIN, own).close())
@@ -122,7 +122,7 @@ class Membership:
             log.warning("gateway.not_left", code=trouble.code)
 
     async def keep(self, inherit: Inherit) -> None:
-        """Send heartbeats and take over dead gateways' work; return once this gateway is declared dead."""
+        """Send heartbeats and take over dead gateways' work, until this gateway is declared dead."""
         beats = 0
         while True:
             try:
@@ -141,7 +141,7 @@ class Membership:
             beats += 1
 
     async def beat(self) -> bool:
-        """Send a heartbeat; return False if this gateway was declared dead."""
+        """Send a heartbeat. Return False if this gateway was declared dead."""
         own = {"gateway": self._gateway_id}
         return await self._access.write(
             lambda connection: connection.execute(_BEAT, own).rowcount == 1, durable=False
@@ -158,7 +158,7 @@ class Membership:
         await self._access.write(apply, durable=False)
 
     async def adopt_orphaned_work(self) -> AdoptedWork:
-        """Take over the work that belongs to no live gateway."""
+        """Take over the work that belongs to no live gateway, and return it."""
         own = {"gateway": self._gateway_id}
 
         def apply(connection: Connection) -> AdoptedWork:

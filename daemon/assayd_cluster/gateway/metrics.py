@@ -16,7 +16,7 @@ from assayd_cluster.nodes import Node, OutboxState
 
 
 class ClusterMetrics:
-    """All metrics of a cluster."""
+    """The Prometheus metrics that a gateway adds to the daemon's metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:

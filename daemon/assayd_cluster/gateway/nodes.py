@@ -21,17 +21,17 @@ _GATEWAYS = select(func.count(), func.min(gateways.c.id)).where(gateways.c.beat_
 
 
 def build_accepts_work_condition(table: FromClause = nodes) -> ColumnElement[bool]:
-    """Return the SQL condition that a node is alive and can claim work."""
+    """Return the SQL condition for a live node that accepts work."""
     return and_(table.c.beat_at > LIVE_SINCE, table.c.consumes == 1, table.c.drained == DrainState.NO)
 
 
 Profiles = Callable[[], Mapping[str, str]]
-"""Returns the digests of the profiles in use, by name."""
+"""A function that returns the digests of the profiles in use, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveNode:
-    """A node that is alive. `why` is the reason why it accepts no work; empty if it accepts work."""
+    """A node that is alive. `why` is the reason why it accepts no work, or empty if it accepts work."""
 
     name: str
     capacity: int
@@ -53,7 +53,7 @@ class LiveNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """The live nodes and gateways; the oldest gateway performs the tasks that only one gateway must do."""
+    """The live nodes and gateways. `eldest` is the gateway that performs the tasks of a single gateway."""
 
     nodes: Sequence[LiveNode] = ()
     gateways: int = 1
@@ -75,7 +75,7 @@ class ClusterSnapshot:
 
 
 def find_rejection_reason(beat: NodeHeartbeat, profiles: Mapping[str, str]) -> str:
-    """Return the reason why a node must not accept work; empty if it can."""
+    """Return the reason why a node must not accept work, or an empty string if it can."""
     if beat.leaving:
         return STOPPED
     if not are_versions_compatible(beat.version, __version__):
@@ -112,7 +112,7 @@ class NodeTable:
         self._most_capacity = most_capacity
 
     async def beat(self, name: str, beat: NodeHeartbeat) -> HeartbeatAnswer:
-        """Record the state of a node; return whether the node can claim work."""
+        """Record the state of a node, and return whether the node can claim work."""
         why = find_rejection_reason(beat, self._profiles())
         values = {
             "name": name,
@@ -139,7 +139,7 @@ class NodeTable:
         return HeartbeatAnswer(consume=not why, why=why)
 
     async def read_snapshot(self) -> ClusterSnapshot:
-        """Return the nodes and gateways that are alive."""
+        """Return the live nodes, the number of live gateways, and the oldest gateway."""
 
         def fetch(connection: Connection) -> ClusterSnapshot:
             rows = connection.execute(_LIVE).mappings().all()

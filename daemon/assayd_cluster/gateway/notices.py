@@ -1,7 +1,7 @@
 """Sends notices between gateways with the database's `LISTEN` and `NOTIFY`.
 
 A notice reports that a record has changed; a gateway that missed the notice finds the change in the record.
-Therefore, after the connection has been lost, every waiting part reads its records again.
+Therefore, after the connection has been lost, every waiting component reads its records again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 CHANNEL = "assayd_events"
 MAX_BYTES = 7_900
-"""PostgreSQL takes up to 8000 bytes in a notice."""
+"""Maximum size of a notice; PostgreSQL limits notices to 8000 bytes."""
 _NOTIFY = text("SELECT pg_notify(:channel, :notice)")
 
 Notice = Mapping[str, Any]
@@ -31,7 +31,7 @@ Hear = Callable[[Notice], None]
 
 
 class GatewayNotices:
-    """The notices that gateways exchange through the database; a gateway ignores its own notices."""
+    """The notices that gateways exchange through the database. A gateway ignores notices that it sent."""
 
     def __init__(self, database_url: str, gateway_id: str) -> None:
         url = make_url(database_url).set(drivername="postgresql")
@@ -53,7 +53,7 @@ class GatewayNotices:
         del self._hear[kind]
 
     def send_notice(self, connection: Connection, kind: str, **content: object) -> bool:
-        """Send a notice to the other gateways at commit; return False if its content is too long."""
+        """Send a notice to the other gateways at commit. Return False if its content is too long."""
         notice = self.write(kind, **content)
         if len(notice) > MAX_BYTES:
             return False
@@ -61,7 +61,7 @@ class GatewayNotices:
         return True
 
     def write(self, kind: str, **content: object) -> str:
-        """Return a notice as ASCII text."""
+        """Return a notice from this gateway as JSON in ASCII."""
         return json.dumps({"from": self._gateway_id, "kind": kind, **content}, separators=(",", ":"))
 
     @asynccontextmanager
@@ -92,7 +92,7 @@ class GatewayNotices:
                 await asyncio.sleep(backoff_delay_s(failures))
 
     def _dispatch_notice(self, payload: str) -> None:
-        """Call a notice's listener. An error in the listener is only logged."""
+        """Call the callback for a received notice, and log any error that the callback raises."""
         try:
             notice = json.loads(payload)
             hear = self._hear.get(notice["kind"])

@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 def run(settings: GatewaySettings) -> int:
-    """Run the gateway until it gets a signal or is declared dead; return the exit code.
+    """Run the gateway until it gets a signal or is declared dead, and return the exit code.
 
     Raises: ConfigError, StoreError if the gateway can't start.
     """
@@ -67,7 +67,7 @@ async def _run_gateway(settings: GatewaySettings) -> int:
 def _listen_with_tls(
     settings: GatewaySettings, stack: AsyncExitStack
 ) -> tuple[socket.socket, CertificateFiles] | None:
-    """Return the TLS listener for other hosts; None if the settings specify none."""
+    """Return the TLS listener for other hosts, or None if the settings specify none."""
     chosen = settings.cluster
     if chosen.listen is None:
         return None

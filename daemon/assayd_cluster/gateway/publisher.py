@@ -1,9 +1,7 @@
 """Publishes attempts to the broker: a message counts as published once the broker has confirmed it.
 
-The broker's library blocks, so it runs in a thread. While the broker is unavailable, messages wait in
-memory and remain recorded in the outbox.
-
-A channel to the broker on which messages are sent and confirmed in groups.
+The broker's library blocks, so it runs in a thread, which sends and confirms messages in groups. While the
+broker is unavailable, messages wait in memory and remain recorded in the outbox.
 
 Messages have the format that Celery produces, but are built from a template: only ids and arguments differ
 between messages.
@@ -34,13 +32,13 @@ from assayd_cluster.broker import EXCHANGE, TASK
 from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
 
 AWAY = (AMQPError, MessageNacked, OperationalError, OSError)
-"""What a broker that is away, or takes nothing, is seen by."""
+"""The exceptions raised if the broker is unavailable or rejects messages."""
 CONFIRMED_WITHIN_S = 10.0
 _PERSISTENT = 2
 
 
 class BrokerChannel:
-    """A channel to the broker for one thread; it connects when there is a message to send."""
+    """A channel to the broker for one thread, which connects when there is a message to send."""
 
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
@@ -52,7 +50,7 @@ class BrokerChannel:
         self._sent = 0
 
     def send(self, messages: Sequence[BrokerMessage]) -> None:
-        """Send messages; return once all of them are confirmed.
+        """Send messages, and return once the broker has confirmed all of them.
 
         Raises: one of `AWAY`; some messages may have arrived.
         """
@@ -131,27 +129,27 @@ def _on_rejected(*_: object) -> None:
 log = structlog.get_logger()
 
 MAX_AT_ONCE = 256
-"""Messages of which the first waits for the last."""
+"""Maximum number of messages that are sent as one group."""
 NOTED_EVERY_S = 0.25
-"""How often publications are noted; those not noted before a crash are published twice."""
+"""Seconds between two writes of confirmations; those lost in a crash cause a second publication."""
 
 
 Count = Callable[[str], None]
-"""Receives the result of each try to publish: `published` or `failed`."""
+"""Called with the result of each try to publish: `published` or `failed`."""
 
 
 class MessagePublisher(Protocol):
-    """Sends messages to nodes through the broker."""
+    """The interface that sends messages to nodes through the broker."""
 
     problem: str
-    """What keeps messages from there; empty while they get there."""
+    """The reason why messages can't be published, or an empty string if they can."""
 
     def running(self, dispatches: DispatchOutbox, count: Count) -> AbstractAsyncContextManager[object]:
-        """Record published messages while the body runs; `count` is called with the result of each send."""
+        """Record published messages while the body runs. `count` is called with the result of each send."""
         ...
 
     async def publish(self, message: BrokerMessage) -> None:
-        """Wait, without a timeout, until a message is stored safely."""
+        """Send a message, and wait without a timeout until it is confirmed."""
         ...
 
 
@@ -172,11 +170,11 @@ class BrokerPublisher:
         self._confirmed: list[str] = []
         self._count: Count
         self.problem = ""
-        """What keeps messages from the broker; empty while they get there."""
+        """The reason why the broker accepts no messages, or an empty string if it does."""
 
     @asynccontextmanager
     async def running(self, dispatches: DispatchOutbox, count: Count) -> AsyncIterator[BrokerPublisher]:
-        """Record published messages while the body runs; `count` is called with the result of each send."""
+        """Record published messages while the body runs. `count` is called with the result of each send."""
         self._count = count
         threading.Thread(target=self._send_queued_messages, name="publisher", daemon=True).start()
         async with task_group() as tasks:
@@ -188,7 +186,7 @@ class BrokerPublisher:
                 self._posts.put(None)
 
     async def publish(self, message: BrokerMessage) -> None:
-        """Wait, without a timeout, until the broker has confirmed a message."""
+        """Send a message, and wait without a timeout until the broker has confirmed it."""
         await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=tenacity_backoff_delay)(
             self._publish_once, message
         )
@@ -221,7 +219,7 @@ class BrokerPublisher:
         self._channel.close()
 
     def _wait_for_messages(self) -> list[_PendingMessage]:
-        """Wait for a message, and return all waiting messages; return an empty list at shutdown."""
+        """Wait for a message, and return all waiting messages, or an empty list at shutdown."""
         group: list[_PendingMessage] = []
         post = self._posts.get()
         while post is not None:

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 LOOKED_EVERY_S = 5.0
 LOOKS = 4
-"""Messages count as taken if they were missing at each of the last looks."""
+"""Number of consecutive checks in which a message must be missing to count as taken."""
 RECENT_S = 600.0
 SLOTS = 60
 
@@ -52,10 +52,10 @@ class SlidingWindowCounter:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._counts: deque[tuple[int, int]] = deque(maxlen=SLOTS)
-        """Number of a slot, and the count in it."""
+        """The counts as pairs of a slot's number and its count."""
 
     def note(self) -> None:
-        """Count one event."""
+        """Count one event at the current time."""
         slot = self._current_slot()
         newest, count = self._counts[-1] if self._counts else (slot, 0)
         if newest != slot:
@@ -66,7 +66,7 @@ class SlidingWindowCounter:
 
     @property
     def count(self) -> int:
-        """Return the number of recent events."""
+        """Return the number of events in the last `RECENT_S` seconds."""
         oldest = self._current_slot() - SLOTS
         return sum(count for slot, count in self._counts if slot > oldest)
 
@@ -80,7 +80,7 @@ class QueueMonitor:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._missing: deque[int] = deque(maxlen=LOOKS)
         self.is_empty = False
-        """Whether no message waited at the last look; False if the broker didn't answer."""
+        """Whether no message waited at the last check; False if the broker didn't respond."""
         self.unclaimed_by_node: Mapping[str, int] = {}
         """How many messages the account of each node has received since the node last claimed a run."""
         self._again = SlidingWindowCounter(clock)
@@ -89,7 +89,7 @@ class QueueMonitor:
 
     @property
     def taken(self) -> int:
-        """Return how many messages were read but not claimed for `LOOKS` times `LOOKED_EVERY_S` seconds."""
+        """Return the number of messages read but not claimed for `LOOKS` times `LOOKED_EVERY_S` seconds."""
         return max(0, min(self._missing)) if len(self._missing) == LOOKS else 0
 
     @property
@@ -120,12 +120,12 @@ class QueueMonitor:
         self._passed_on.note()
 
     def note(self, *, waiting: int, unclaimed: int) -> None:
-        """Record the number of waiting messages, and the number of unclaimed attempts counted after it."""
+        """Record the number of waiting messages, and the later count of unclaimed attempts."""
         self._missing.append(unclaimed - waiting)
         self.is_empty = waiting == 0
 
     async def keep(self, queue: QueueLengthReader, unclaimed: Callable[[], Awaitable[int]]) -> NoReturn:
-        """Measure the queue at regular intervals."""
+        """Measure the queue every `LOOKED_EVERY_S` seconds, until cancelled."""
         try:
             while True:
                 await asyncio.sleep(LOOKED_EVERY_S)

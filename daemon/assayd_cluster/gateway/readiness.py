@@ -31,9 +31,9 @@ from assayd_cluster.nodes import FULL, DatabaseNodes, Node, OutboxState
 from assayd_cluster.tables import tokens
 
 SLOW_S = 0.25
-"""From here on a query counts as slow."""
+"""Seconds above which a query counts as slow."""
 WAITS_S = 30.0
-"""How long an attempt may wait for the broker before doctor shows it."""
+"""Seconds for which an attempt can wait for the broker before the health check reports a problem."""
 HEALTH = {
     "ready": HealthStatus.OK,
     "draining": HealthStatus.WARN,
@@ -44,7 +44,7 @@ HEALTH = {
 
 
 class ClusterHealthChecks:
-    """The health checks of the parts that a gateway depends on."""
+    """The health checks of the components and services that a gateway needs."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ClusterHealthChecks:
         self._publisher = publisher
 
     async def rows(self) -> Sequence[HealthRow]:
-        """Return a health row for each part and each node."""
+        """Return the health rows of the database, broker, accounts, messages, bundles and nodes."""
         try:
             database = await self._check_database()
             nodes, outbox = await asyncio.gather(self._nodes.list(), self._nodes.read_outbox_state())
@@ -117,7 +117,7 @@ _VERSION = text("SELECT current_setting('server_version')")
 
 
 def build_broker_health_row(problem: str, outbox: OutboxState) -> HealthRow:
-    """Return the health row for the connection to the broker."""
+    """Return the health row for the broker's connection and the waiting attempts."""
     waiting = f"{outbox.unpublished} attempts wait for it, the oldest for {outbox.oldest_s:.0f} s"
     remedy = "check that RabbitMQ runs; waiting attempts are then published"
     if problem:
@@ -131,7 +131,7 @@ def build_broker_health_row(problem: str, outbox: OutboxState) -> HealthRow:
 
 
 def build_account_health_row(readers: QueueReaderAccounts | None, live: Collection[str]) -> HealthRow:
-    """Return the health row for the queue's read access; `live` contains the ids of nodes' valid tokens."""
+    """Return the health row for the queue's read access. `live` contains the ids of nodes' valid tokens."""
 
     def build_row(status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
         return HealthRow(check="broker accounts", status=status, detail=detail, remedy=remedy)
@@ -153,7 +153,7 @@ def build_account_health_row(readers: QueueReaderAccounts | None, live: Collecti
 
 
 MOST_PASSED_ON = 2 * MOST_CAPACITY
-"""Messages that a drained node already has before it stops consuming."""
+"""Maximum number of messages that a drained node can already hold before it stops consuming."""
 
 
 def build_message_health_row(queue: QueueMonitor) -> HealthRow:
@@ -181,7 +181,7 @@ def build_message_health_row(queue: QueueMonitor) -> HealthRow:
 
 
 def build_node_health_rows(nodes: Sequence[Node]) -> list[HealthRow]:
-    """Return the row of every node, and a failure if all are stopped or none has registered."""
+    """Return the health row of every node, and a failure if all are stopped or none has registered."""
     if not nodes:
         remedy = "start assayd-node on a host; docs/operating/cluster.md says how"
         return [
@@ -243,19 +243,19 @@ class ClusterReadiness:
         self.census = ClusterSnapshot()
         self.problem = "the gateway hasn't looked for nodes yet"
         self.changed = BroadcastEvent()
-        """Given when the gateway has looked for nodes."""
+        """The signal that is sent after each check of the nodes."""
 
     def ready(self) -> tuple[bool, str]:
         """Return whether a node accepts work, and the reason if none does."""
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
-        """Check the nodes once; the gateway serves requests even if no node is ready."""
+        """Check the nodes once. The gateway serves requests even if no node is ready."""
         await self.check_nodes()
         self.tried.set()
 
     async def keep_ready(self) -> NoReturn:
-        """Check the nodes repeatedly."""
+        """Check the nodes every `LOOKED_EVERY_S` seconds."""
         while True:
             await asyncio.sleep(LOOKED_EVERY_S)
             await self.check_nodes()
@@ -280,7 +280,7 @@ class ClusterReadiness:
         """Do nothing, because nodes remove their own leftovers."""
 
     def image_problem(self, name: str) -> str:
-        """Report no problem, because each node refuses attempts whose image it lacks."""
+        """Return an empty string, because each node refuses attempts whose image it lacks."""
         return ""
 
     async def image_digest(self, name: str) -> str:
@@ -295,10 +295,10 @@ class ClusterReadiness:
         raise EngineError("image.missing", f"image {name}: {fault}; build it on each node")
 
     def update_gauges(self, metrics: Metrics) -> None:
-        """Do nothing: nodes set the gauges for containers, and `look` sets the gauges for the cluster."""
+        """Do nothing: nodes set the gauges for containers, and `check_nodes` sets those for the cluster."""
 
     async def run_health_checks(self) -> Sequence[HealthRow]:
-        """Check the database, the broker and the nodes."""
+        """Check the nodes, and return all health rows of the cluster."""
         await self.check_nodes()
         return await self._doctor.rows()
 

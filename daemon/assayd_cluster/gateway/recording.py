@@ -46,13 +46,13 @@ def _count_rows(rows: FromClause) -> ScalarSelect[int]:
 
 
 def _build_insert(table: Table) -> Insert:
-    """Return an `INSERT` whose parameters are named after table and column; it keeps existing rows."""
+    """Return an `INSERT` with parameters named after table and column, which keeps existing rows."""
     values = {each.name: bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c}
     return insert(table).values(values).on_conflict_do_nothing()
 
 
 def _build_conditional_insert(table: Table, there: FromClause) -> Insert:
-    """Return an insert like `_build_insert` that is run only if another statement has found a row."""
+    """Return an insert like `_build_insert` that inserts a row only if `there` contains a row."""
     values = [bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c]
     names = [each.name for each in table.c]
     return insert(table).from_select(names, select(*values).select_from(there)).on_conflict_do_nothing()
@@ -111,7 +111,10 @@ _LISTED = select_json_rows(tables.events)
 
 
 def _build_finish_statement(verdict: Insert, *held: CTE) -> CompiledStatement:
-    """Return the statement that records a verdict; `held` selects the run if a node sent the verdict."""
+    """Return the statement that records a verdict.
+
+    If a node sent the verdict, `held` selects the node's run.
+    """
     new = verdict.returning(tables.verdicts.c.attempt_id).cte("verdict")
     events = (
         insert(tables.events)
@@ -154,10 +157,10 @@ class GatewayJobRows:
         self._gateway_id = gateway_id
         self._notices = notices
         self.messages: dict[str, BrokerMessage] = {}
-        """Those of attempts that were accepted here and are not published yet."""
+        """The messages of attempts that were accepted here and aren't published yet, by attempt id."""
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
-        """Write a new attempt with its submission and outbox row; return False if it already exists.
+        """Write a new attempt with its submission and outbox row. Return False if it already exists.
 
         Raises: StoreError ``gateway.superseded``.
         """
@@ -170,7 +173,7 @@ class GatewayJobRows:
     def build_accept_statement(
         self, attempt: Attempt, row: Values, document: bytes
     ) -> SingleStatementChange[bool]:
-        """Return the statement of `accept`; its result is also False if the gateway was declared dead."""
+        """Return the statement of `accept`, whose result is also False if the gateway was declared dead."""
         return self._build_accept_statement(
             attempt, row, document, lambda found: bool(found and found["accepted"])
         )

@@ -62,7 +62,7 @@ _OK = {"description": "Done."}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeServices:
-    """The services that the node routes use."""
+    """The services that the routes for nodes use."""
 
     nodes: NodeTable
     runs: RunUpdateRecorder

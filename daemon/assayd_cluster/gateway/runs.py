@@ -45,11 +45,11 @@ from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.tables import dispatches, nodes, uploads
 
 OVER = 0
-"""`expires_at` of a run that ended without a verdict."""
+"""The `expires_at` of a run that ended without a verdict."""
 MOST_RETURNED = 10
-"""How often an attempt is given back without a run: more often, each is a run."""
+"""Maximum number of returns of an attempt without a run; each further return counts as a lost run."""
 GATEWAY_FIELDS = ("repair", "webhook", "parent_id")
-"""Fields of a submission that only the gateway can use: a node's daemon doesn't have the parent."""
+"""Fields of a submission that only the gateway uses, because a node's daemon doesn't have the parent."""
 
 _RUN = tables.runs.c
 _DISPATCH = dispatches.c
@@ -82,8 +82,7 @@ _UNFINISHED_OF_BEGUN = (
 )
 # Counted separately, because in a join, the server may read the whole outbox.
 _IN_HAND = select(func.count(_UNFINISHED_OF_BEGUN)).select_from(_BEGUN).scalar_subquery()
-"""How many runs a node has begun that are neither over nor forgotten: those of the last seconds, and all
-that it lists."""
+"""The number of unfinished runs that a node holds: recently claimed runs, and all listed runs."""
 _TAKES_WORK = build_accepts_work_condition()
 _CLAIMED = (
     select(
@@ -186,7 +185,7 @@ _UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
 
 
 class RunHeldElsewhere(RequestError):
-    """An error raised if a node gets no run now. `elsewhere`: whether another node can get it."""
+    """An error raised if a node gets no run now. `elsewhere` is True if another node can get the run."""
 
     def __init__(
         self, message: str = "another node has the run; ask again later", *, elsewhere: bool = False
@@ -198,7 +197,7 @@ class RunHeldElsewhere(RequestError):
 class NodeIdle(RequestError):
     """An error raised if the node is overloaded, or if operators or the gateway excluded it.
 
-    `tenant`: the attempt's tenant, if the node has too many runs in hand.
+    `tenant` is the attempt's tenant if the node has too many runs in hand.
     """
 
     def __init__(self, node: str, why: str = "takes no work", *, tenant: int | None = None) -> None:
@@ -208,7 +207,7 @@ class NodeIdle(RequestError):
 
 
 class RunsExhausted(RequestError):
-    """An error raised if both runs of an attempt are lost; the attempt's gateway must end the attempt."""
+    """An error raised if both runs of an attempt are lost. The attempt's gateway must end the attempt."""
 
     def __init__(self) -> None:
         super().__init__("run.over", "both runs of the attempt are lost")
@@ -228,7 +227,7 @@ class RunTable:
     async def claim(self, node: str, claim: Claim) -> ClaimedRun:
         """Assign a node the run to which its message refers.
 
-        Raises: Held; Idle; RequestError ``run.over``, ``ticket.wrong``; Exhausted.
+        Raises: RunHeldElsewhere; NodeIdle; RunsExhausted; RequestError ``run.over``, ``ticket.wrong``.
         """
 
         def apply(connection: Connection) -> HeldRun:
@@ -274,7 +273,7 @@ class RunTable:
         )
 
     def _build_first_claim_statement(self, node: str, claim: Claim) -> SingleStatementChange[HeldRun | None]:
-        """Return the statement that assigns the first run to a node; it returns None if it can't decide."""
+        """Return the statement that assigns the first run to a node, with the result None if undecided."""
         ticket = compute_ticket_digest(claim.ticket)
         values = {"attempt": claim.attempt, "node": node, "ticket": ticket, "lasts": self._lasts}
 
@@ -346,7 +345,7 @@ class RunTable:
         return await self._access.write(apply)
 
     async def take_back_run(self, attempt_id: str, node: str, number: int) -> bool:
-        """End a run that its node has held too long; return False if the run has ended in the meantime."""
+        """End a run that its node has held too long. Return False if the run has ended in the meantime."""
         values = {"attempt": attempt_id, "run_number_": number, "node": node}
 
         def apply(connection: Connection) -> bool:
@@ -384,8 +383,10 @@ class RunTable:
     async def distrust_node(self, node: str, since: int) -> tuple[int, Sequence[str]]:
         """Mark the verdicts of a drained node as distrusted, and take back its runs.
 
-        Args: `since`, in microseconds: only verdicts of runs that began at this time or later. Returns the
-        number of newly marked verdicts, and the attempts that the node held.
+        Only verdicts of runs that began at `since` (in microseconds) or later are marked.
+
+        Returns:
+            The number of newly marked verdicts, and the attempts that the node held.
         """
 
         def apply(connection: Connection) -> tuple[int, Sequence[str]]:
@@ -406,7 +407,7 @@ class RunTable:
         )
 
     async def list_cancelled(self, node: str) -> Sequence[str]:
-        """Return the attempts that a node holds and must end."""
+        """Return the ids of attempts that a node holds but must end."""
         wanted = {"node": node}
         return await self._access.read(
             lambda connection: list(connection.execute(_CANCELLED, wanted).scalars())
@@ -425,7 +426,7 @@ class RunTable:
         await self._access.write(apply)
 
     async def get_uploaded_files(self, held: HeldRun) -> Mapping[str, bytes]:
-        """Return the files that were uploaded before the verdict, by digest."""
+        """Return the files that were uploaded before the verdict, keyed by SHA-256 digest."""
         wanted = {"attempt": held.attempt_id, "run_number_": held.number}
         rows = await self._access.read(lambda connection: connection.execute(_UPLOADED, wanted).all())
         return {row.sha256: bytes(row.content) for row in rows}
@@ -449,7 +450,7 @@ def _build_held_run(row: Mapping[Any, Any], node: str, number: int, leased_at: i
 
 
 def _increment_return_count(connection: Connection, attempt_id: str) -> int:
-    """Record that an attempt's message was returned; return how often this has happened."""
+    """Record that an attempt's message was returned, and return how often this has happened."""
     return connection.execute(_RETURN, {"attempt": attempt_id}).scalar() or 0
 
 
@@ -481,7 +482,7 @@ def _run_over_error(attempt_id: str) -> RequestError:
 
 
 async def _build_node_document(document: bytes) -> str:
-    """Return a submission in the form for nodes; large submissions are parsed in a thread."""
+    """Return a submission in the format for nodes. Large submissions are parsed in a thread."""
     # A canonical document without a parent has `"parent_id":null`; such a document usually needs no parsing.
     if b'"parent_id":"' not in document and not any(name in document for name in (b'"repair"', b'"webhook"')):
         return document.decode()

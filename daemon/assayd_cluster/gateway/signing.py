@@ -1,4 +1,4 @@
-"""Signs verdicts from nodes with the gateway's key; the signature covers the files and texts stored here.
+"""Signs verdicts from nodes with the gateway's key, covering the files and texts stored here.
 
 The gateway derives the checked and executed texts from the submission instead of trusting the node. Facts
 that only the node can know, such as the container, are signed as the node reported them. The node's policy
@@ -44,7 +44,7 @@ class _SignedFinding(_SignedModel):
 
 
 class _SignedReport(_SignedModel):
-    """The parts of a node's report that are signed."""
+    """The fields of a node's report that a gateway signs."""
 
     policy_digest: Short
     effective_limits: dict[Short, Short | int | float | None] = Field(max_length=MOST_LIMITS)

@@ -57,24 +57,23 @@ log = structlog.get_logger()
 
 MANIFEST = "manifest.json"
 LARGE_BYTES = 8 * 2**10
-"""Files that are more than this in all are read in a thread, so that others are served: they may take a
-millisecond for each 2 KiB."""
+"""The total size of files above which they are decoded in a thread, at about a millisecond per 2 KiB."""
 STAMPED = ("stdout", "stderr", "execution", "validation", "submission", "junit")
-"""How the files begin that are named by the time at which the attempt was accepted."""
+"""Prefixes of the files that are named by the time at which the attempt was accepted."""
 MOST_RULE = 128
-"""Characters kept of the name of a rule."""
+"""Maximum number of characters of a rule's name to store."""
 CASE_TEXTS = frozenset({"name", "error_type", "message", "traceback", "file", "stdout", "stderr"})
 MOST_REFUSALS = 200
-"""Errors that are kept of a submission of which nothing was run."""
+"""Maximum number of errors to store for a submission that wasn't run."""
 MAX_FIELDS = 64
-"""More than a document of a case has."""
+"""Maximum number of fields of a case's document; an honest node sends fewer."""
 
 JsonObject = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunRecords:
-    """The cases of a run, or the errors that prevented the run; only for kinds that store such records."""
+    """The cases of a run, or the errors that prevented the run, for kinds that store such records."""
 
     cases: Sequence[Case]
     refusals: Sequence[str]
@@ -125,7 +124,7 @@ class RunVerdictRecorder:
         self._attester = attester
 
     async def record_verdict(self, held: HeldRun, brought: RunVerdict) -> bool:
-        """Record the verdict of a run; return False if another run's verdict was recorded first.
+        """Record the verdict of a run. Return False if another run's verdict was recorded first.
 
         Raises: RequestError ``invalid``, if the results belong to another attempt; StoreError.
         """
@@ -161,7 +160,7 @@ class RunVerdictRecorder:
     async def _write_bundle(
         self, attempt: Attempt, held: HeldRun, brought: RunVerdict, checked: _CheckedVerdict
     ) -> Attempt:
-        """Write the bundle, signed if there is a key; if signing fails, the verdict becomes an error."""
+        """Write the bundle, signed if there is a key. If signing fails, the verdict becomes an error."""
         files = checked.files
         try:
             if self._attester is not None and checked.facts is not None:
@@ -179,7 +178,7 @@ class RunVerdictRecorder:
     async def _record_verdict(
         self, held: HeldRun, attempt: Attempt, events: Sequence[AttemptEvent], ran: _RunRecords
     ) -> bool:
-        """Record a verdict whose bundle is already written; remove the bundle if the verdict is rejected.
+        """Record a verdict whose bundle is already written. Remove the bundle if the verdict is rejected.
 
         The cached run can be outdated, so the transaction checks that the run still belongs to the node.
         """
@@ -227,7 +226,7 @@ class RunVerdictRecorder:
     def _publish_remaining_events(
         self, durable: Sequence[AttemptEvent], told: Sequence[AttemptEvent]
     ) -> None:
-        """Publish the remaining events; a short run's output arrives only with the verdict."""
+        """Publish the remaining events, because a short run's output arrives only with the verdict."""
         hub, attempt_id = self._hub, durable[0].attempt_id
         newest, shown = (
             hub.newest_event_number(attempt_id),
@@ -268,12 +267,11 @@ def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Attempt
 def _check_verdict(
     attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes], *, signs: bool = False
 ) -> _CheckedVerdict:
-    """Return the bundle's files by name, after verifying their digests, the cases, and the facts to sign.
+    """Verify the files' digests, and return the files by name, the cases, and the facts to sign.
 
-    `signs`: whether to read the facts to sign as well.
+    The facts to sign are read only if `signs` is True.
 
-    The API returns the report and the execution record unchanged, so both are rewritten as one line of
-    JSON.
+    The API returns the report and the execution record unchanged, so both are rewritten as one line of JSON.
     """
     theirs, ours = (
         format_timestamp(brought.attempt.created_at.astimezone(UTC)),

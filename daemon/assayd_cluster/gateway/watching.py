@@ -18,11 +18,11 @@ from assayd_cluster.nodes import FULL
 from assayd_cluster.tables import dispatches, nodes
 
 UNCLAIMED_S = 60.0
-"""How long a message may be with the broker before it is published again."""
+"""Seconds for which a message can be unclaimed before it is published again."""
 TAKEN_S = 10.0
-"""How long a message may be unclaimed if the queue is empty, so that someone has taken the message."""
+"""Seconds for which a message can be unclaimed if the queue is empty, i.e. the message has been taken."""
 SILENT_S = 5.0
-"""How old a run is at least that counts as silent; a node sends a run's first events within a second."""
+"""Minimum age in seconds of a silent run; a node sends the first events of a run within a second."""
 FULL_S = 30.0
 """How old a silent run of a node is at least whose daemon has runs wait."""
 _MICROS = 1_000_000
@@ -37,7 +37,7 @@ _LATEST = (
 _EVENTS_OF_NODE = select(tables.events.c.seq).where(
     tables.events.c.attempt_id == dispatches.c.attempt_id, tables.events.c.seq > 1
 )
-"""The gateway itself records the first event of an attempt."""
+"""The events of nodes; the gateway itself records the first event of an attempt."""
 _PUBLISHED = select(
     dispatches.c.attempt_id,
     dispatches.c.published_at,
@@ -68,7 +68,7 @@ _LISTED = select(nodes.c.name, nodes.c.runs, (nodes.c.why == FULL).label("full")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchedAttempt:
-    """An attempt without a verdict, and its latest run, if any; times are in microseconds."""
+    """An attempt without a verdict, and its latest run, if any. Times are in microseconds."""
 
     attempt_id: str
     published_at: int | None
@@ -103,7 +103,7 @@ class AttemptSnapshot:
 
 
 def is_alive(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: int) -> bool:
-    """Return whether a live node has an attempt; `listed` contains the attempts of each live node."""
+    """Return whether a live node has an attempt. `listed` contains the attempts of each live node."""
     if one.node is None or one.leased_at is None or one.over or one.node not in listed:
         return False
     return one.attempt_id in listed[one.node] or now - one.leased_at < LIVE_S * _MICROS
@@ -129,7 +129,7 @@ def is_stray(
 
 
 class RunMonitor:
-    """A monitor of a gateway's attempts and their runs."""
+    """A monitor of the runs of one gateway's attempts."""
 
     def __init__(self, access: DatabaseAccess, gateway_id: str) -> None:
         self._access = access

@@ -60,12 +60,12 @@ log = structlog.get_logger()
 
 MIB = 2**20
 TENANTS_SHARE = 0.5
-"""A tenant who is not alone may keep a gateway busy for half of the time: requests are all its work."""
+"""Maximum share of a gateway's time for one of several tenants, because a gateway only processes requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterParts:
-    """The parts that a gateway has in addition to those of a daemon."""
+    """The components that a gateway has in addition to those of a daemon."""
 
     gateway_id: str
     basics: CoreParts
@@ -81,13 +81,13 @@ class ClusterParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """A gateway, which consists of the parts of a daemon and the parts for the cluster."""
+    """A gateway, which consists of a daemon's components and the components for the cluster."""
 
     parts: Assembly
     cluster: ClusterParts
 
     async def continue_adopted_work(self, estate: AdoptedWork) -> None:
-        """Continue the work that this gateway has taken over from a dead gateway."""
+        """Continue the work that this gateway has taken over from dead gateways."""
         found = await self.parts.jobs.get_many(estate.attempts)
         unfinished = sorted(
             (attempt for attempt in found.values() if not self.cluster.execution.is_pending_here(attempt.id)),
@@ -124,9 +124,9 @@ async def build_gateway(
     publish: MessagePublisher | None = None,
     overrides: PartOverrides = OWN,
 ) -> Gateway:
-    """Build all parts of the gateway, and enter parts with a lifecycle into the stack.
+    """Build all components of the gateway, and enter those with a lifecycle into the stack.
 
-    In tests, `publish` replaces the broker, and `overrides` replaces other parts.
+    In tests, `publish` replaces the broker, and `overrides` replaces other components.
 
     Raises: ConfigError, if the settings are unusable.
     """
@@ -171,7 +171,7 @@ async def build_gateway(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BrokerParts:
-    """The parts of the broker connection; `celery` is None if tests reach the nodes without a broker."""
+    """The components of the broker connection. `celery` is None if tests don't use a broker."""
 
     publisher: MessagePublisher
     celery: Celery | None = None
@@ -213,7 +213,7 @@ def _count_passed_on(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
 
 
 class _ClusterBuilder:
-    """A builder of the cluster's parts, used after the daemon's first parts are built."""
+    """A builder of the cluster's components, used after the daemon's first components are built."""
 
     def __init__(
         self,
@@ -236,11 +236,11 @@ class _ClusterBuilder:
         return self._built.readiness.census.eldest == self._gateway_id
 
     def get_parts(self) -> ClusterParts:
-        """Return the parts of the cluster."""
+        """Return the components of the cluster."""
         return self._built
 
     async def execution(self, basics: CoreParts, stack: AsyncExitStack) -> Execution:
-        """Build the part that executes attempts on nodes."""
+        """Build the component that executes attempts on nodes."""
         access, registry = basics.access, basics.metrics.registry
         await access.create_tables(ALL)
         metrics, queue, cancels = ClusterMetrics(registry), QueueMonitor(), BroadcastEvent()
@@ -373,7 +373,7 @@ def _build_verdicts(basics: CoreParts, runs: RunTable, remote: RemoteExecution) 
 
 
 def _subscribe_to_work_notices(notices: GatewayNotices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
-    """Pass notices about batches, repairs and generations to the parts of this gateway that drive them."""
+    """Pass notices about driven work to the components of this gateway that drive the work."""
     driving = gateway.cluster.driving
 
     async def look(kind: WorkKind, subject: str) -> None:
@@ -401,7 +401,7 @@ def _subscribe_to_notices(
     live: RunUpdateRecorder,
     cancels: BroadcastEvent,
 ) -> None:
-    """Pass other gateways' notices to the parts that they concern."""
+    """Register the callbacks for notices from other gateways."""
     finishing: set[asyncio.Task[None]] = set()
 
     def finished(notice: Notice) -> None:

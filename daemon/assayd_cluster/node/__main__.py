@@ -11,7 +11,7 @@ from assayd.program import disable_gc_during_imports, run_for_exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the node until a signal stops it; return the exit code."""
+    """Run the node until a signal stops it, and return the exit code."""
     chosen = _build_parser().parse_args(arguments)
     return run_for_exit_code("assayd-node", lambda: _run_node(chosen))
 

@@ -23,11 +23,15 @@ from assayd_cluster.node.running import NodeRunner, StopSignals
 log = structlog.get_logger()
 
 IDLE_BEAT_S = 1.0
-"""How often a node beats that takes no messages, or that the gateway has not answered: its claims wait."""
+"""Seconds between heartbeats while the node consumes no messages or the gateway doesn't respond."""
 
 
 class HeartbeatSender:
-    """A sender of heartbeats; one thread calls `beat`. Args: `want` starts or stops message consumption."""
+    """A sender of heartbeats, whose method `beat` is called in one thread.
+
+    Args:
+        want: the callback that starts or stops message consumption.
+    """
 
     def __init__(
         self,
@@ -49,11 +53,11 @@ class HeartbeatSender:
         self._consuming = False
         self._why = ""
         self.leaving = False
-        """Whether the next beat is the last."""
+        """Whether the next heartbeat is the last one."""
         self.left = threading.Event()
-        """Set once the last beat was sent, or the gateway was away."""
+        """Set once the last heartbeat has been sent, or has failed."""
         self.sooner = threading.Event()
-        """Set, it asks for a beat before its time."""
+        """Set to request a heartbeat before it is due."""
 
     def beat(self) -> None:
         """Send a heartbeat, and wait until the next one is due."""
@@ -68,7 +72,7 @@ class HeartbeatSender:
         self.sooner.clear()
 
     def _send_heartbeat(self) -> bool:
-        """Send a heartbeat; return whether the gateway has answered it."""
+        """Send a heartbeat, and return whether the gateway has responded."""
         try:
             state = self._build_heartbeat()
             answer = self._gateway.beat(state)

@@ -32,7 +32,7 @@ class MessageConsumptionSwitch:
         self._schedule_change()
 
     def set_wanted(self, wanted: bool) -> None:
-        """Start or stop consuming messages."""
+        """Start or stop message consumption if `wanted` has changed."""
         if wanted == self._wanted:
             return
         self._wanted = wanted
@@ -40,7 +40,7 @@ class MessageConsumptionSwitch:
         self._schedule_change()
 
     def holds_messages(self) -> bool:
-        """Return whether the node holds any messages."""
+        """Return whether the node holds messages that aren't acknowledged yet."""
         return bool(state.reserved_requests)
 
     def _schedule_change(self) -> None:
@@ -49,7 +49,7 @@ class MessageConsumptionSwitch:
                 self._consumer.hub.call_soon(self._apply_change)
 
     def _apply_change(self) -> None:
-        """Apply the decision in Celery's thread; if the connection breaks, Celery reconnects."""
+        """Apply the decision in Celery's thread. If the connection breaks, Celery reconnects."""
         consumer, queues = self._consumer, self._consumer.app.amqp.queues
         if consumer.connection is None or consumer.task_consumer is None:
             select = queues.select_add if self._wanted else queues.deselect

@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleFileContent:
-    """One file of a bundle."""
+    """A file of a bundle, with its content and SHA-256 digest."""
 
     name: str
     content: bytes
@@ -33,14 +33,14 @@ class BundleFileContent:
 class DaemonClient:
     """A thread-safe client of the daemon.
 
-    Raises: ClientError; DaemonUnreachable, if the daemon doesn't answer.
+    Raises: ClientError; DaemonUnreachable, if the daemon doesn't respond.
     """
 
     def __init__(self, socket: Path) -> None:
         self._client = PlainClient(socket)
 
     def readiness(self) -> str:
-        """Return the reason why the daemon can't run a cluster's attempts; empty if it can."""
+        """Return the reason why the daemon can't run a cluster's attempts, or an empty string if it can."""
         try:
             found = self._client.send(ClientRequest(method="GET", path="/readyz"))
         except ClientError as problem:
@@ -56,7 +56,7 @@ class DaemonClient:
     def submit(
         self, attempt_id: str, document: str, *, wait_s: float, trace: TraceContext | None = None
     ) -> Document:
-        """Submit an attempt from a gateway under its id; return its state within `wait_s` seconds."""
+        """Submit a gateway's attempt under its id, and return the attempt after up to `wait_s` seconds."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
         headers = {} if trace is None else trace.headers
         once = (*asked.query, ("max_runs", "1"))  # the gateway counts runs across all nodes
@@ -65,7 +65,7 @@ class DaemonClient:
         return answer
 
     def attempt(self, attempt_id: str, *, wait_s: float) -> Document:
-        """Return an attempt after it has a verdict or the timeout expires."""
+        """Return an attempt once it has a verdict, or after up to `wait_s` seconds."""
         answer: Document = self._client.send(requests.attempt(attempt_id, wait_s=wait_s))
         return answer
 
@@ -74,7 +74,7 @@ class DaemonClient:
         return self._client.events(attempt_id)
 
     def files(self, attempt: Document) -> list[BundleFileContent]:
-        """Return the files of an attempt's bundle."""
+        """Download a bundle, and return its files, or an empty list without artifacts."""
         if not attempt["artifacts"]:
             return []
         packed = io.BytesIO(self._client.bundle(attempt["id"]))
@@ -86,7 +86,7 @@ class DaemonClient:
             ]
 
     def cancel(self, attempt_id: str) -> None:
-        """Cancel an attempt; do nothing if the attempt has ended or the daemon never received it."""
+        """Cancel an attempt, unless the attempt has ended or the daemon never received it."""
         try:
             self._client.cancel(attempt_id)
         except (Conflict, NotFound):

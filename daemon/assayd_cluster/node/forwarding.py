@@ -1,6 +1,6 @@
 """Forwards the events of all running runs to the gateway, together and several times a second.
 
-Output that can't be sent is dropped. Other events are sent again while the gateway doesn't answer, because a
+Output that can't be sent is dropped. Other events are sent again while the gateway doesn't respond, because a
 gateway takes back a run that reports nothing.
 """
 
@@ -21,13 +21,13 @@ log = structlog.get_logger()
 
 EVERY_S = 0.25
 MOST_WAITING = 500
-"""Events of one run; more than that within the time between two sendings are dropped."""
+"""Maximum number of events of one run to keep between two transmissions; other events are dropped."""
 
 Event = dict[str, object]
 
 
 class EventForwarder:
-    """A collector of events from all threads; only one thread calls `send`."""
+    """A collector of events from all threads, whose method `send` is called in one thread."""
 
     def __init__(self, gateway: GatewayClient) -> None:
         self._gateway = gateway
@@ -36,7 +36,7 @@ class EventForwarder:
 
     @contextmanager
     def forward_events(self, run: AssignedRun) -> Iterator[Callable[[StreamEvent], None]]:
-        """Provide a callback that forwards a run's events while the body runs."""
+        """Yield a callback that forwards a run's events while the body runs."""
 
         def forward(event: StreamEvent) -> None:
             told = to_live_event(event)
@@ -74,7 +74,7 @@ class EventForwarder:
 
 
 def to_live_event(event: StreamEvent) -> Event | None:
-    """Return an event in the gateway's format; None for the first and last, which the gateway creates."""
+    """Return an event in the gateway's format, or None for events that the gateway creates itself."""
     run, seq = (int(number) for number in event.id.split("."))
     state = event.body.get("state") if event.kind == "state" else None
     if event.kind == "finished" or state in {"queued", "finished"}:

@@ -22,11 +22,11 @@ D = TypeVar("D", bound=BaseModel)
 
 _SOCKET = "http+unix://"
 ANSWERS_S = 20.0
-"""How long the gateway may take for an answer, beyond the time that was asked for."""
+"""Maximum number of seconds for a response of the gateway, in addition to the requested wait."""
 
 
 class GatewayUnavailable(AssaydError):
-    """An error raised if the gateway fails temporarily; the request can be repeated."""
+    """An error raised if the gateway fails temporarily, so that the request can be repeated."""
 
 
 class RunHeld(AssaydError):
@@ -38,7 +38,7 @@ class RunOver(AssaydError):
 
 
 class RequestRefused(AssaydError):
-    """An error raised if the gateway refused the request; a retry would have the same result."""
+    """An error raised if the gateway refused the request, so that a retry would have the same result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class AssignedRun:
 class GatewayClient:
     """A thread-safe client of the gateway.
 
-    Raises: GatewayAway, and the errors that each method lists.
+    Raises: GatewayUnavailable, and the errors that each method lists.
     """
 
     def __init__(self, name: str, address: str, *, token: str, ca_file: Path | None = None) -> None:
@@ -76,32 +76,32 @@ class GatewayClient:
         self._http.close()
 
     def beat(self, beat: NodeHeartbeat) -> HeartbeatAnswer:
-        """Report the state of this node; return whether the node should consume messages."""
+        """Report the state of this node, and return whether the node should consume messages."""
         return self._parse_answer(
             HeartbeatAnswer, self._send_request("PUT", self._node, json=beat.model_dump(mode="json"))
         )
 
     def claim(self, attempt: str, ticket: str) -> ClaimedRun:
-        """Claim a run of an attempt. Raises: RunHeld, RunOver, NodeRefused."""
+        """Claim a run of an attempt. Raises: RunHeld, RunOver, RequestRefused."""
         asked = {"attempt": attempt, "ticket": ticket}
         return self._parse_answer(ClaimedRun, self._send_request("POST", f"{self._node}/runs", json=asked))
 
     def wait_for_cancelled(self, wait_s: float) -> Sequence[str]:
-        """Return the attempts on this node that must be cancelled; wait for one up to the timeout."""
+        """Return the attempts on this node that must be cancelled, after waiting up to `wait_s` for one."""
         path, query = f"{self._node}/cancelled", {"wait_s": f"{wait_s:g}"}
         answer = self._send_request("GET", path, params=query, timeout=wait_s + ANSWERS_S)
         return self._parse_answer(CancelledRuns, answer).attempts
 
     def send_events(self, run: AssignedRun, events: Sequence[Mapping[str, object]]) -> None:
-        """Send events of a running run. Raises: RunOver, NodeRefused."""
+        """Send events of a running run. Raises: RunOver, RequestRefused."""
         self._send_request("POST", f"{self._build_run_path(run)}/events", json={"events": list(events)})
 
     def send_file(self, run: AssignedRun, sha256: str, content: bytes) -> None:
-        """Send a large file of the bundle, before the verdict. Raises: RunOver, NodeRefused."""
+        """Send a large file of the bundle, before the verdict. Raises: RunOver, RequestRefused."""
         self._send_request("PUT", f"{self._build_run_path(run)}/files/{sha256}", content=content)
 
     def send_verdict(self, run: AssignedRun, verdict: Mapping[str, object]) -> None:
-        """Send the verdict, or the report that the run is lost. Raises: RunOver, NodeRefused."""
+        """Send the verdict, or the report that the run is lost. Raises: RunOver, RequestRefused."""
         self._send_request("PUT", f"{self._build_run_path(run)}/verdict", json=verdict)
 
     def _build_run_path(self, run: AssignedRun) -> str:

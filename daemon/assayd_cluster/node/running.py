@@ -1,8 +1,9 @@
 """Processes one message on a node: claims the attempt, has the daemon run it, and sends the verdict.
 
 This module decides how each failure affects the message. A normal return acknowledges the message, when the
-gateway has the verdict or needs none; `MessageRequeued` requeues the message for another node; `Untrue`
-rejects it.
+gateway has the verdict or needs none; `MessageRequeued` requeues the message for another node;
+`MessageForged` rejects it.
+
 Every step can be repeated, here or on another node: the claim returns the same run, the daemon returns the
 same attempt, and the gateway records only the first verdict.
 """
@@ -48,20 +49,20 @@ from assayd_cluster.node.gateway_link import (
 log = structlog.get_logger()
 
 AT_ONCE_S = 0.25
-"""A run that ends within this time is sent whole; a longer one sends events as they come."""
+"""Seconds within which a run can end without sending its events before the verdict."""
 LOOK_S = 10.0
-"""How long one question after a verdict waits for it."""
+"""Seconds for which one request waits for a verdict."""
 WAITS_S = 5.0
 """A run that has waited in the daemon for this time is reported to the gateway."""
 WAITING_STATES = frozenset({"queued", "leasing"})
 LAST_RUN = 2
 PREFIX = "assayd/"
-"""How a daemon prefixes images for its engine; profiles name them without it."""
+"""The prefix of image names in the daemon's engine, which profiles omit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryDelays:
-    """The delays in seconds before failed operations are retried; the last one is repeated.
+    """The delays in seconds before failed operations are retried, of which the last is repeated.
 
     If the daemon doesn't respond for `daemon_away_s` seconds, other nodes take over its runs.
     """
@@ -75,7 +76,7 @@ class MessageRequeued(AssaydError):
 
 
 class MessageForged(AssaydError):
-    """An error raised if a message isn't from the gateway; it is rejected and not requeued."""
+    """An error raised if a message isn't from the gateway, so that it is rejected and not requeued."""
 
 
 class StopSignals:
@@ -87,7 +88,7 @@ class StopSignals:
 
 
 class NodeRunner:
-    """A runner of attempts; each attempt runs in one of Celery's threads."""
+    """A runner of attempts, each in one of Celery's threads."""
 
     def __init__(
         self,
@@ -110,12 +111,12 @@ class NodeRunner:
         self._waiting: dict[str, float] = {}
         """The attempts that wait for their turn in the daemon, and since when."""
         self.engine = ""
-        """The node's daemon of the last attempt; empty before the first."""
+        """The engine in which the last attempt ran; empty before the first attempt."""
         self.images: Mapping[str, str] = {}
-        """The digests of the images that attempts have run in, by name."""
+        """The digests of the images in which attempts have run, by image name."""
 
     def in_hand(self) -> list[str]:
-        """Return the attempts whose messages this node holds."""
+        """Return the sorted ids of the attempts whose messages this node holds."""
         with self._lock:
             return sorted(self._in_hand)
 
@@ -134,7 +135,10 @@ class NodeRunner:
                 self._waiting.pop(attempt_id, None)
 
     def run(self, attempt_id: str, ticket: str, trace: TraceContext | None = None) -> None:
-        """Run an attempt until its verdict, as part of the gateway's trace. Raises: PutBack, Untrue."""
+        """Run an attempt until its verdict, as part of the gateway's trace.
+
+        Raises: MessageRequeued, MessageForged.
+        """
         ids = {"attempt_id": attempt_id, **build_trace_log_fields(trace)}
         with self._hold_attempt(attempt_id), structlog.contextvars.bound_contextvars(**ids):
             claimed = self._claim_run(attempt_id, ticket)
@@ -146,7 +150,7 @@ class NodeRunner:
 
     @contextmanager
     def _hold_attempt(self, attempt_id: str) -> Iterator[None]:
-        """Hold an attempt while the body runs; if its message is redelivered, the second one waits."""
+        """Hold an attempt while the body runs. If its message is redelivered, the second delivery waits."""
         with self._lock:
             while attempt_id in self._in_hand:
                 self._lock.wait()
@@ -160,7 +164,7 @@ class NodeRunner:
                 self._lock.notify_all()
 
     def _claim_run(self, attempt_id: str, ticket: str) -> ClaimedRun | None:
-        """Claim a run, and wait while another node holds it; return None if no run is needed."""
+        """Claim a run, and wait while another node holds it. Return None if no run is needed."""
         try:
             retry = retry_if_exception_type((RunHeld, GatewayUnavailable))
             return self._build_retrying("claim.failed", retry)(self._claim_once, attempt_id, ticket)
@@ -177,7 +181,7 @@ class NodeRunner:
         return self._gateway.claim(attempt_id, ticket)
 
     def _run_at_daemon(self, run: AssignedRun, claimed: ClaimedRun, trace: TraceContext | None) -> Document:
-        """Return the verdict of the daemon, or the report that the run is lost."""
+        """Run an attempt at the daemon, and return the body to send: its verdict or the loss of the run."""
         accepted = False
 
         def judge() -> Document:
@@ -205,7 +209,7 @@ class NodeRunner:
             return _build_lost_run(f"{trouble.code}: {trouble.message}", started=True, refused=refused)
 
     def _wait_for_verdict(self, run: AssignedRun, attempt: Document) -> Document:
-        """Wait for the verdict and forward events in the meantime; return the verdict with its files."""
+        """Wait for the verdict while forwarding events, and return the verdict with its files."""
         if attempt["verdict"] is None:
             self._note_state(run.attempt, attempt["state"])
             with self._forwarder.forward_events(run) as forward:
@@ -223,7 +227,7 @@ class NodeRunner:
         return self._build_verdict(attempt)
 
     def _build_verdict(self, attempt: Document) -> Document:
-        """Return a verdict in the form that the gateway expects."""
+        """Return the body of a verdict for the gateway, with events and files."""
         if attempt.get("execution") is not None:
             container = attempt["execution"]["container"]
             name = container["image"].removeprefix(PREFIX)
@@ -269,7 +273,7 @@ class NodeRunner:
     def _build_retrying(
         self, event: str, retry: RetryBaseT, stop: Callable[[RetryCallState], bool] = stop_never
     ) -> Retrying:
-        """Return a caller that retries operations and logs failures; its pauses end when the node stops."""
+        """Return a caller that retries and logs failed operations. Its pauses end when the node stops."""
 
         def tell(state: RetryCallState) -> None:
             problem = state.outcome.exception() if state.outcome is not None else None
@@ -310,7 +314,7 @@ def _build_lost_run(reason: str, *, started: bool, refused: bool = False) -> Doc
 
 
 def _build_file_document(file: BundleFileContent, artifact: Document) -> Document:
-    """Return a bundle's file: with Base64 for the verdict, or with bytes that are sent before it."""
+    """Return a file's entry in a verdict, with the content in Base64 unless it is sent separately."""
     described: Document = {
         "name": file.name,
         "media_type": artifact.get("media_type", "application/json"),  # the manifest isn't listed

@@ -37,7 +37,7 @@ from assayd_cluster.settings import NodeSettings, read_secret
 log = structlog.get_logger()
 
 CANCELS_S = 20.0
-"""How long one question after cancels waits for one."""
+"""Seconds for which one request waits for cancelled attempts."""
 AGAIN_S = 1.0
 LEAVE_S = 5.0
 """Timeout of a stopping node for its last report to the gateway."""
@@ -48,13 +48,13 @@ class MinimalConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     """Celery's consumer without the step that declares exchanges for delayed messages, which are unused."""
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
-        """The steps of this consumer."""
+        """Celery's consumer steps without the step for delayed messages."""
 
         default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED)
 
 
 def run(settings: NodeSettings) -> int:
-    """Run the node until a signal stops it; return the exit code. Raises: ConfigError."""
+    """Run the node until a signal stops it, and return the exit code. Raises: ConfigError."""
     logs.configure_logging(settings.log.level, settings.log.format)
     # Running as root matters only for pickles, which aren't accepted; working on without a connection is
     # intended.
@@ -67,7 +67,7 @@ def run(settings: NodeSettings) -> int:
 
 
 class NodeWorker:
-    """The parts of a node."""
+    """A node with its connections to the gateway, the broker and the daemon."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self._settings = settings
@@ -101,7 +101,7 @@ class NodeWorker:
         )
 
     def run(self) -> int:
-        """Run the node until it is stopped; return the exit code."""
+        """Run the node until it is stopped, and return the exit code."""
         self._app.task(name=TASK)(self._process_message)
         signals.setup_logging.connect(_skip_logging_setup)
         signals.worker_ready.connect(self._on_worker_ready)
@@ -124,7 +124,7 @@ class NodeWorker:
         return int(worker.exitcode or 0)
 
     def _process_message(self, *, attempt: str, ticket: str, trace: object = None, **_: object) -> None:
-        """Process one message; this is the task that Celery calls."""
+        """Process one message, as the task that Celery calls."""
         try:
             self._runner.run(attempt, ticket, parse_text(trace) if isinstance(trace, str) else None)
         except MessageRequeued as back:
@@ -176,7 +176,7 @@ class NodeWorker:
 
 
 def _run_forever(turn: Callable[[], None]) -> None:
-    """Repeat an action until the process ends; if the action fails, shut the node down."""
+    """Repeat an action until the process ends. If the action fails, shut the node down."""
     try:
         while True:
             turn()

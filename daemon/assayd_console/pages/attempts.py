@@ -42,7 +42,7 @@ Asked = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFilters:
-    """The filters that the user entered; an empty string means no filter."""
+    """The filters that the user entered. An empty string means no filter."""
 
     typed: Mapping[str, str]
     cursor: str | None = None
@@ -53,7 +53,7 @@ class AttemptFilters:
         return any(self.typed.values())
 
     def asked(self, now: datetime | None = None) -> Asked:
-        """Return the API query that applies these filters."""
+        """Return the parameters of the API query that applies these filters."""
         given: dict[str, str | int | list[str] | None] = {
             name: text for name, text in self.typed.items() if text and name != "label"
         }
@@ -70,13 +70,13 @@ class AttemptFilters:
 
 
 def parse_filters(query: QueryParams) -> AttemptFilters:
-    """Parse the filters of a URL; several labels are joined by spaces, as in the input field."""
+    """Parse the filters of a URL. Several labels are joined by spaces, as in the input field."""
     typed = {name: " ".join(query.getlist(name)).strip() for name in NAMES}
     return AttemptFilters(typed=typed, cursor=query.get("cursor"))
 
 
 def parse_since(text: str, now: datetime) -> str | None:
-    """Return a time for the API: ``30m``, ``24h`` and ``7d`` count back from now; other values are dates.
+    """Return a time for the API from an age (``30m``, ``24h``, ``7d``) or a date.
 
     Raises: RequestError ``invalid``.
     """
@@ -163,12 +163,12 @@ class ResourceUse:
 
     @property
     def near(self) -> bool:
-        """Return whether the usage is close to the limit."""
+        """Return whether at least 90 % of the limit is used."""
         return self.share >= 0.9
 
 
 def iter_resource_use(attempt: Document) -> Iterator[ResourceUse]:
-    """Yield the resource usage of an attempt's run; yield nothing if the attempt didn't run."""
+    """Yield the resource usage of an attempt's run, or nothing if the attempt didn't run."""
     run, report = attempt["execution"], attempt["report"]
     if run is None or report is None:
         return
@@ -214,7 +214,7 @@ class AttemptProgress:
     output: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
 
     def note(self, event: StreamEvent) -> None:
-        """Update the progress with an event."""
+        """Update the state, stages, unit and output with an event."""
         match event.kind:
             case "state":
                 self.state = event.body["state"]
@@ -309,7 +309,7 @@ async def replay_attempt(request: Request) -> Response:
 
 
 async def start_repair(request: Request) -> Response:
-    """Start a repair with safe fixes or with a named provider."""
+    """Start a repair with the form's provider and hint, and redirect to the repair."""
     form = await read_form(request)
     attempt_id = request.path_params["id"]
     asked = requests.repair(attempt_id, provider=form.get("provider") or None, hint=form.get("hint") or None)
@@ -332,7 +332,7 @@ async def approve_attempt(request: Request) -> Response:
 
 
 async def _load_details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
-    """Return the data of a finished attempt's page in addition to its document."""
+    """Return the template values for a finished attempt's page, except its document."""
     submission = await load_submission(daemon, attempt)
     findings = (attempt["report"] or {}).get("findings") or []
     texts, elsewhere = build_sources(submission.get("payload") or {}, findings)
@@ -353,7 +353,7 @@ async def _load_details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, A
 
 
 async def _load_batch_name(daemon: ConsoleDaemon, attempt: Document) -> str | None:
-    """Return the name of an attempt's batch; None if the attempt has no batch or the batch was removed."""
+    """Return the name of an attempt's batch, or None without a batch or if the batch was removed."""
     if attempt["batch_id"] is None:
         return None
     try:
@@ -370,12 +370,12 @@ def select_cases(cases: list[Document]) -> list[Document]:
 
 
 def find_submission_file(attempt: Document) -> Document | None:
-    """Return the bundle's entry for the submission file; None if the bundle was removed."""
+    """Return the bundle's entry for the submission file, or None if the bundle was removed."""
     return next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
 
 
 async def load_submission(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
-    """Return the submission from the bundle; empty if it was removed or is too large for a page."""
+    """Return the submission from the bundle, or {} if it was removed or is too large for a page."""
     sent = find_submission_file(attempt)
     if sent is None or sent["bytes"] > SOURCE_BYTES:
         return {}

@@ -40,7 +40,7 @@ CELLS = 1000
 """Maximum items of one grid."""
 MOST_BARS = 12
 NAME_CHARS = 40
-"""Of a batch's name that the name of its failed lines begins with."""
+"""Maximum number of characters of a batch's name at the start of the name for its failed lines."""
 MOST_MISSING = 10
 _LINES = re.compile(r"[0-9]{1,9}(?:,[0-9]{1,9})*")
 LOOKED_AT = 5
@@ -57,13 +57,13 @@ async def list_batches(request: Request) -> Response:
 
 
 async def show_batch(request: Request) -> Response:
-    """Show one batch; the slow parts of its page are loaded afterwards."""
+    """Show one batch. The slow parts of its page are loaded afterwards."""
     values = await _load_batch(request)
     return render_page("batch.html", title=f"Batch {values['batch']['name']}", **values)
 
 
 async def _load_batch(request: Request) -> dict[str, Any]:
-    """Return the values that a batch's page shows."""
+    """Return the template values for a batch's page."""
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
     return {
@@ -76,7 +76,7 @@ async def _load_batch(request: Request) -> dict[str, Any]:
 
 
 def _compute_duration_s(batch: Document) -> float | None:
-    """Return the duration of a batch in seconds; None if the batch hasn't ended."""
+    """Return the duration of a batch in seconds, or None if the batch hasn't ended."""
     if batch["finished_at"] is None:
         return None
     begin, end = (datetime.fromisoformat(batch[name]) for name in ("created_at", "finished_at"))
@@ -102,7 +102,7 @@ async def show_details(request: Request) -> Response:
 
 
 async def _load_tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
-    """Return one row per task of an evaluation, starting with the hardest; other batches have no rows."""
+    """Return one row per task of an evaluation, hardest first. Other batches have no rows."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     cursor: str | None = None
     for _ in range(MOST_PAGES):
@@ -256,7 +256,7 @@ async def resume_batch(request: Request) -> Response:
 async def _load_own_batch(daemon: ConsoleDaemon, name: str) -> Document:
     """Return a batch that belongs to the console's user.
 
-    Raises: RequestError ``invalid``, if it doesn't.
+    Raises: RequestError ``invalid``, if another user owns the batch.
     """
     batch = await daemon.ask(requests.batch(name))
     if batch["peer"]["uid"] != os.geteuid():
@@ -281,7 +281,10 @@ async def run_again(request: Request) -> Response:
 async def _iter_failed_lines(
     daemon: ConsoleDaemon, batch: Document, missing: list[int]
 ) -> AsyncIterator[bytes]:
-    """Yield the stored submissions of items that didn't pass; add the others' lines to `missing`."""
+    """Yield the stored submissions of items that didn't pass.
+
+    The line numbers of items whose submission isn't stored are added to `missing`.
+    """
     async for item in daemon.lines(requests.batch_results(batch["id"])):
         if item["verdict"] not in {"failed", "error"} or item["error"] is not None:
             continue
@@ -297,10 +300,10 @@ async def _iter_failed_lines(
 
 
 class ResultWriter(Protocol):
-    """A writer that writes items in a file format with a beginning and an end."""
+    """A writer of items in a file format with a beginning and an end."""
 
     def __enter__(self) -> Self:
-        """Write the beginning."""
+        """Write the beginning of the file."""
         ...
 
     def add(self, result: Document) -> None:
@@ -313,7 +316,7 @@ FORMULA_BEGINS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 
 class CsvWriter:
-    """A CSV writer with one row per item; possible spreadsheet formulas get a leading apostrophe."""
+    """A CSV writer with one row per item. Possible spreadsheet formulas get a leading apostrophe."""
 
     HEADS = ("line", "attempt_id", "verdict", "cause", "rules", "took_ms", "labels", "error")
 
@@ -325,7 +328,7 @@ class CsvWriter:
         return self
 
     def add(self, result: Document) -> None:
-        """Write one item."""
+        """Write one item as a row."""
         attempt = result["attempt"] or {"timings_ms": {"total": None}, "labels": {}}
         cells = (
             result["line"],

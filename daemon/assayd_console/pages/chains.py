@@ -39,7 +39,7 @@ class DiffLine:
 
 
 def parse_diff(diff: str) -> list[DiffLine]:
-    """Return the lines of a unified diff with their types; lines above the limit are only counted."""
+    """Return the lines of a unified diff with their types. Lines above the limit are only counted."""
     signs = {"+": "added", "-": "removed", "@": "place"}
     lines = [line for line in diff.splitlines() if not line.startswith(("--- ", "+++ "))]
     shown = [DiffLine(sign=signs.get(line[:1], ""), text=line) for line in lines[:MOST_DIFF_LINES]]
@@ -49,7 +49,7 @@ def parse_diff(diff: str) -> list[DiffLine]:
 
 
 def iter_steps(chain: Document, last: str | None = None) -> Iterator[dict[str, object]]:
-    """Yield each answer of a chain with its changes and failure; `last` is the last answer's failure."""
+    """Yield each answer of a chain with its changes and failure. `last` is the last answer's failure."""
     before = None
     answers = chain["attempts"]
     for answer, following in zip_longest(answers, answers[1:]):
@@ -63,7 +63,7 @@ def iter_steps(chain: Document, last: str | None = None) -> Iterator[dict[str, o
 
 
 def _find_failure(answer: Document, following: Document | None, last: str | None) -> str | None:
-    """Return an answer's failure from its record, the next repair or `last`; None if it is unknown."""
+    """Return an answer's failure from its record, the next repair or `last`, or None if unknown."""
     if answer["strategy"] == WRITE and answer["original_error"]:  # The answer wasn't a valid submission.
         return str(answer["original_error"])
     if answer["verdict"] != "failed":
@@ -147,7 +147,7 @@ async def _load_chain_values(daemon: ConsoleDaemon, named: ChainPage) -> dict[st
 
 
 async def _load_last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document | None:
-    """Return the attempt of a finished chain's last answer; None if the attempt was removed."""
+    """Return the attempt of a finished chain's last answer, or None if the attempt was removed."""
     if chain["state"] != "finished" or not chain["attempts"] or not chain["attempts"][-1]["attempt_id"]:
         return None
     try:
@@ -172,7 +172,7 @@ async def follow_chain(request: Request) -> Response:
 
 
 async def show_step(request: Request) -> Response:
-    """Show the complete prompt and answer of one step."""
+    """Show the complete prompt and answer of one provider step."""
     named, number = _parse_chain(request), request.path_params["number"]
     step = await request.app.state.daemon.ask(named.step(number))
     return render_page("step.html", title=f"{named.name}, answer {number}", named=named, step=step)

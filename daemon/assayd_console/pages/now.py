@@ -33,7 +33,7 @@ async def show_now(request: Request) -> Response:
 
 
 async def follow_now(request: Request) -> Response:
-    """Send the page again every few seconds."""
+    """Send the content of the page every `EVERY_S` seconds."""
 
     async def produce(tell: Tell) -> None:
         while True:
@@ -44,7 +44,7 @@ async def follow_now(request: Request) -> Response:
 
 
 async def _load_page_values(request: Request) -> dict[str, Any]:
-    """Return the daemon's metrics, or if it doesn't answer, the reason and the time of its last answer."""
+    """Return the daemon's metrics or, without a response, the error and the time of the last response."""
     pulse: DaemonSampler = request.app.state.pulse
     try:
         return await _build_values(request, await pulse.get_sample())
@@ -125,7 +125,7 @@ def _iter_step_latencies(seen: SampleSpan) -> Iterator[tuple[str, str, str]]:
 
 
 def fill_missing_buckets(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
-    """Return the buckets up to a time, in order; add missing buckets without attempts."""
+    """Return the buckets up to a time, in order, including missing buckets without attempts."""
     step_s = summary["bucket_s"]
     known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}
     last = int(until.timestamp()) // step_s * step_s
@@ -135,7 +135,7 @@ def fill_missing_buckets(summary: Document, until: datetime, long_s: int) -> lis
 
 
 def build_count_bars(counts: Document, most: int, address: str = "") -> list[ChartBar]:
-    """Return bars for the first counts except ``completed``; each bar links to `address` and its name."""
+    """Return bars for the first counts except ``completed``, each linked to `address` and its name."""
     failed = [(name, number) for name, number in counts.items() if name != "completed"]
     return [
         ChartBar(name=name, number=number, shown=f"{number:,}", href=address and f"{address}{quote(name)}")
@@ -149,7 +149,7 @@ BADGES = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"
 
 
 async def has_nodes(daemon: ConsoleDaemon) -> bool:
-    """Return whether there is a cluster, and this user can see its nodes."""
+    """Return whether the daemon is a gateway whose nodes this user can see."""
     try:
         await daemon.ask(requests.nodes())
     except ClientError:  # A single-host daemon, no operator rights, or no answer yet.

@@ -116,7 +116,7 @@ async def show_entry(request: Request) -> Response:
 
 
 def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
-    """Return a chart for each file and table with its rows by run, oldest run first.
+    """Return a chart for each file and table with its number of rows in each run, oldest run first.
 
     Refused runs have no number of rows.
     """

@@ -23,7 +23,7 @@ LIMITS_AT = "overrides.resources"
 
 
 def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
-    """Return the submission in a form.
+    """Return the submission that a form describes.
 
     Raises: RequestError ``invalid``, with the name of the field.
     """
@@ -86,7 +86,7 @@ def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Docum
 
 
 async def submit_form(request: Request) -> Response:
-    """Submit a form and redirect to its attempt; in case of errors, show them next to their fields."""
+    """Submit a form and redirect to its attempt, or show errors next to their fields."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
     kind = await find_kind(daemon, typed.get("kind", ""))
@@ -124,7 +124,7 @@ async def _render_submit_form(
 
 
 async def find_kind(daemon: ConsoleDaemon, name: str) -> Document:
-    """Return the kind with this name; return the first kind if the name is unknown."""
+    """Return the kind with this name, or the first kind if the name is unknown."""
     kinds = await daemon.kinds()
     return next((kind for kind in kinds if kind["kind"] == name), kinds[0])
 
@@ -144,7 +144,7 @@ async def show_generate_form(request: Request) -> Response:
 
 
 async def start_generation(request: Request) -> Response:
-    """Start a generation and redirect to its page; in case of errors, show them next to their fields."""
+    """Start a generation and redirect to its page, or show errors next to their fields."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
     kind = await find_kind(daemon, typed.get("kind", ""))
@@ -156,7 +156,7 @@ async def start_generation(request: Request) -> Response:
 
 
 def parse_generation(kind: Document, typed: Mapping[str, str]) -> Document:
-    """Return the generation request in a form.
+    """Return the generation request that a form describes.
 
     Raises: RequestError ``invalid``, with the name of the field.
     """

@@ -30,7 +30,7 @@ LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 
 async def show_trends(request: Request) -> Response:
-    """Show the page; the charts are loaded afterwards, because they query the database."""
+    """Show the page. The charts are loaded afterwards, because they query the database."""
     return render_page("trends.html", title="Trends", **await _parse_query(request), spans=list(SPANS))
 
 
@@ -141,7 +141,7 @@ def _format_seconds(seconds: float) -> str:
 def _read_histogram(
     sample: MetricsSample, name: str, write: Callable[[float], str], **labels: str
 ) -> list[tuple[str, float]]:
-    """Return the number of attempts per bucket, which is computed from a metric's cumulative counts."""
+    """Return the number of attempts per bucket, computed from a metric's cumulative counts."""
     counts = build_sample_span(sample, None, 1.0).get_buckets(name, **labels)
     found, below = [], 0.0
     for end, number in sorted(counts.items()):

@@ -63,7 +63,7 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class _FileChange:
-    """A file to replace; `base` is None if the file must not exist before the commit."""
+    """A file to replace. `base` is None if the file must not exist before the commit."""
 
     name: str
     path: Path
@@ -124,7 +124,7 @@ def apply_result(
     *,
     name: str | None = None,
 ) -> list[str]:
-    """Apply a result; return a line for each completed step.
+    """Apply a result, and return a line for each completed step.
 
     Args:
         result: the return value of `fetch_result`.
@@ -154,7 +154,7 @@ def apply_result(
 
 
 def preview_commit(result: CommitResult, database: Path, directory: Path | None) -> list[str]:
-    """Return a line for each step that `apply` would take, and for each table that would change.
+    """Return a line for each step of `apply_result`, and for each table that would change.
 
     Raises: RequestError ``commit.refused``; StoreError ``commit.failed``.
     """
@@ -265,7 +265,7 @@ def _list_changes(result: CommitResult, directory: Path | None) -> list[_FileCha
 
 
 def _is_due(change: _FileChange) -> bool:
-    """Return whether a file must still be replaced; False if the file already has the new content."""
+    """Return whether a file lacks the new content. Raises: RequestError, if it has unexpected content."""
     current = read_if_exists(change.path)
     if current == change.new:
         return False
@@ -293,7 +293,7 @@ def _write_staged_files(result: CommitResult, due: Sequence[_FileChange]) -> Non
 
 
 def _rename_into_place(result: CommitResult, due: Sequence[_FileChange], checkpoint: Checkpoint) -> list[str]:
-    """Rename each new file to its final path; the backup keeps the old content."""
+    """Rename each new file to its final path. The backup keeps the old content."""
     told = []
     for change in due:
         rename_durably(build_auxiliary_path(change.path, result.attempt_id, "new"), change.path)
@@ -305,9 +305,9 @@ def _rename_into_place(result: CommitResult, due: Sequence[_FileChange], checkpo
 
 
 def _is_database_due(result: CommitResult, connection: sqlite3.Connection, database: Path) -> bool:
-    """Return whether the database must still be replaced; False if it already has the new content.
+    """Return whether the database lacks the new content.
 
-    Raises: RequestError ``commit.refused``.
+    Raises: RequestError ``commit.refused``, if the database has unexpected content.
     """
     current, base = connection.serialize(), result.base_database or b""
     if result.new_database is not None and has_same_content(current, result.new_database):

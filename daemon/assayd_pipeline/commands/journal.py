@@ -69,7 +69,7 @@ def lock_database(database: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def open_in_memory(content: bytes) -> Iterator[sqlite3.Connection]:
-    """Open a database in memory."""
+    """Open a copy of a database in memory while the body runs."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.deserialize(to_rollback_mode(content))
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -100,7 +100,7 @@ def clear_counters(content: bytes) -> bytes:
 
 
 def compute_digest(content: bytes) -> str:
-    """Return the SHA-256 digest of content."""
+    """Return the SHA-256 digest of bytes in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -126,7 +126,7 @@ def describe_hidden_file(name: str) -> str:
 
 
 def read_regular_file(path: Path) -> bytes:
-    """Return the content of a regular file; links aren't followed."""
+    """Return the content of a regular file. A link isn't followed. Raises: RequestError, OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -281,7 +281,7 @@ def open_journal(database: Path) -> Iterator[Journal]:
 
 
 def read_journal(database: Path) -> Sequence[JournalRecord]:
-    """Return the records of a database's journal; a missing journal isn't created."""
+    """Return the records of a database's journal, or an empty tuple if no journal exists."""
     path = database.with_name(database.name + SUFFIX)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -294,7 +294,7 @@ def read_journal(database: Path) -> Sequence[JournalRecord]:
 
 
 def find_last_record(records: Sequence[JournalRecord], reference: str) -> JournalRecord | None:
-    """Return the last record for an attempt or a pipeline name."""
+    """Return the last record for an attempt or a pipeline name, or None."""
     return next((record for record in reversed(records) if record.matches_reference(reference)), None)
 
 

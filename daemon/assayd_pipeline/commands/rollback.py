@@ -53,7 +53,7 @@ class _RestoreStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RollbackPlan:
-    """The remaining steps; `lost` describes later changes that the rollback would remove."""
+    """The remaining steps of a rollback. `lost` describes later changes that the rollback would remove."""
 
     record: JournalRecord
     connection: sqlite3.Connection | None
@@ -70,7 +70,7 @@ def roll_back_commit(
     force: bool = False,
     checkpoint: Checkpoint = lambda _: None,
 ) -> list[str]:
-    """Undo the last commit of an attempt or a name; return a line for each completed step.
+    """Undo the last commit of an attempt or a name, and return a line for each completed step.
 
     Args:
         reference: the attempt's id, or the name under which it was committed.
@@ -97,7 +97,7 @@ def roll_back_commit(
 def preview_rollback(
     reference: str, database: Path, directory: Path | None, *, force: bool = False
 ) -> list[str]:
-    """Return a line for each step that `roll_back` would take. Raises: the same errors as `roll_back`."""
+    """Return a line for each step of `roll_back_commit`. Raises: the errors of `roll_back_commit`."""
     database = database.resolve()
     with (
         translate_errors(database, "rollback"),
@@ -142,7 +142,7 @@ def _lock_and_plan(
 
 
 def _find_commit(records: Sequence[JournalRecord], reference: str, database: Path) -> JournalRecord:
-    """Return the record of the commit to undo."""
+    """Return the record of the commit to undo. Raises: RequestError ``commit.refused``."""
     latest = {record.attempt_id: record for record in records if record.matches_reference(reference)}
     if not latest:
         raise refusal_error(f"the journal of {database} contains no commit of {plain(reference)}")
@@ -157,7 +157,7 @@ def _find_commit(records: Sequence[JournalRecord], reference: str, database: Pat
 
 
 def _find_later_commit(records: Sequence[JournalRecord], commit: JournalRecord) -> str | None:
-    """Return a later attempt that was committed and hasn't been undone, or None."""
+    """Return the id of a later attempt that was committed and not undone, or None."""
     since = records[max(n for n, each in enumerate(records) if each.attempt_id == commit.attempt_id) + 1 :]
     standing: dict[str, None] = {}
     for record in since:
@@ -178,7 +178,7 @@ def _plan_database(  # noqa: PLR0913 - the facts about one database
     *,
     force: bool,
 ) -> _RestoreStep | None:
-    """Return the restore step of the database; None if the database already has its former content."""
+    """Return the restore step of the database, or None if it already has its former content."""
     current = connection.serialize() if connection is not None else read_if_exists(database)
     found = compute_content_digest(current) if current is not None else None
     if found == replaced.before:
@@ -256,7 +256,7 @@ def _restore_all(plan: _RollbackPlan, checkpoint: Checkpoint) -> list[str]:
 
 
 def _restore_or_remove_file(thing: _RestoreStep, attempt_id: str) -> str:
-    """Restore a file, or remove the file if it didn't exist before the commit."""
+    """Restore a file, or remove it if the commit created it, and return a line about the change."""
     path = plain(str(thing.path))
     if thing.before is None:
         kept = build_auxiliary_path(thing.path, attempt_id, KEPT)
@@ -268,7 +268,7 @@ def _restore_or_remove_file(thing: _RestoreStep, attempt_id: str) -> str:
 
 
 def _back_up_current_content(thing: _RestoreStep, attempt_id: str) -> str:
-    """Save the current content as a backup; return the name of the backup file."""
+    """Save the current content as a backup, and return the name of the backup file."""
     kept = build_auxiliary_path(thing.path, attempt_id, KEPT)
     if thing.current is None:
         return "nothing"

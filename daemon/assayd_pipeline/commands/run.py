@@ -27,7 +27,7 @@ _RANGE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\.\.(\d{1,6}(?:\.\d{1,6})?)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineRunCommand:
-    """The command-line arguments of a run."""
+    """The options of `assay pipeline run`."""
 
     files: Sequence[str]
     database: Path | None
@@ -126,7 +126,7 @@ def _copy_database(database: Path) -> bytes:
 
 
 def print_history(runs: Sequence[Document]) -> None:
-    """Print the history with one row per run."""
+    """Print a table with one row per run of a pipeline."""
     from assayd_client.cli.terminal import get_stdout, plain, print_table
 
     rows = []

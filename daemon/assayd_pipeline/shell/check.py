@@ -67,7 +67,7 @@ class ShellCheck:
 
 
 def parse_script(text: str) -> tuple[Finding, ...]:
-    """Return the finding about invalid syntax with its correction; empty if the text is valid bash."""
+    """Return the finding about invalid syntax with its correction, or () if the text is valid bash."""
     return tuple(_choose_explanation(text, finding) for finding in source.parse_source(text).findings)
 
 
@@ -88,7 +88,7 @@ def check_script(
     network: NetworkPolicy = _CLOSED,
     files: WorkFiles | None = None,
 ) -> ShellCheck:
-    """Check a script; if the script's syntax is invalid, return only the finding about this.
+    """Check a script. If its syntax is invalid, return only the syntax finding.
 
     Args:
         text: the script, in the form in which it will run.

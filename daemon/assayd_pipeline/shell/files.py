@@ -61,7 +61,7 @@ class WorkFiles:
 
 
 def list_written_prefixes(script: ParsedScript) -> tuple[str, ...]:
-    """Return the literal prefixes of the paths that a script writes; an empty prefix matches any path."""
+    """Return the literal prefixes of the paths that a script writes. An empty prefix matches any path."""
     found = (
         _normalize_path(_get_literal_prefix(one.value), "")
         for one in script.paths
@@ -128,7 +128,7 @@ def _report_missing(script: ParsedScript, one: NamedPath, path: str, files: Work
 
 
 def _report_path(script: ParsedScript, one: NamedPath, message: str, meant: str) -> None:
-    """Add the finding for a path with its replacement; if the path is written literally, also the edit."""
+    """Add the finding for a path with its replacement and, for a literally written path, an edit."""
     raw = script.source.written(one.node)
     quote = raw[0] if raw[:1] in {"'", '"'} and raw[-1:] == raw[:1] else ""
     plain = raw.strip("\"'") == one.value or "\\" in raw
@@ -162,13 +162,13 @@ def _check_written_path(script: ParsedScript, one: NamedPath, path: str, files: 
 
 
 def _get_literal_prefix(value: str) -> str:
-    """Return the literal prefix of a value."""
+    """Return the beginning of a value up to its first wildcard or expansion."""
     found = re.match(r"[^\x00-\x03*?\[\]{}]*", value)
     return found[0] if found is not None else ""
 
 
 def _normalize_path(path: str, folder: str) -> str:
-    """Return a path relative to the sandbox directory."""
+    """Return a path relative to the sandbox directory, or an absolute path outside it."""
     if path == "":
         return ""
     whole = posixpath.normpath(posixpath.join(SANDBOX, folder, path))

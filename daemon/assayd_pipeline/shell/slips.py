@@ -32,7 +32,7 @@ _ARGUMENT = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\$\([^()]*\)|[^,"'])+)\s*(?:,|
 
 
 def closed(text: str, line: int, closer: str) -> Iterator[str]:
-    """Yield versions of the script that close a construct which a line opens."""
+    """Yield versions of the script in which the construct that a line opens is closed."""
     if closer == "quote":
         yield from close_quotes(text, '"')
     elif closer == "heredoc":
@@ -115,7 +115,7 @@ _FOLLOWING = frozenset(
         "variable.dynamic_name",
     }
 )
-"""Rules whose findings follow from a slip on their line."""
+"""Rules whose findings result from a mistake on the same line."""
 _PASSING_FORMS = re.compile(
     r"""\blocal\b|\breturn\s+["'$A-Za-z]|=~\s*["']|\{[\w$]{1,40}\.\.[\w$]{1,40}\}|\[\s[^\]\n]{0,80}\s[<>]=?\s|=\(
     |\[\s[^\]\n]{0,80}=~|\$\w{1,40}\[|[“”‘’\u2010-\u2015\u00a0]|\b0\d|\b(?:if|while)\s+\(
@@ -126,12 +126,12 @@ _PASSING_FORMS = re.compile(
     |\[\s[^\]\n]{0,80}\s-(?:eq|ne|gt|lt|ge|le)\s+["']?[A-Za-z]|<<<\s*[\w-]{1,80}[/.]\w""",
     re.VERBOSE | re.MULTILINE,
 )
-"""Forms that pass and mean something else: only scripts with one of them are worth ShellCheck's time."""
+"""Valid forms with another meaning than intended; ShellCheck is only run on scripts that contain one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptMistake:
-    """The meaning of a ShellCheck code in this project; the header of the table describes the fields."""
+    """The meaning of a ShellCheck code in this project. The header of the table describes the fields."""
 
     code: int
     level: str
@@ -154,7 +154,7 @@ class ScriptMistake:
 
 @cache
 def load_mistakes() -> tuple[ScriptMistake, ...]:
-    """Return the table, which begins with the most helpful entries; a code can have several entries."""
+    """Return the table, which begins with the most helpful entries. A code can have several entries."""
     return tuple(ScriptMistake(**told) for told in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"])
 
 
@@ -167,7 +167,7 @@ def _map_mistakes_by_code() -> dict[int, list[ScriptMistake]]:
 
 
 def explain_unreadable(text: str, found: Finding) -> Finding | None:
-    """Return the explanation of a script that bash can't parse, or None."""
+    """Return a finding that explains why bash can't parse a script, or None without an explanation."""
     told = reader.lint(text)
     for slip in load_mistakes():
         at = (one for one in told if one.code == slip.code) if slip.code else _find_matches(text, slip)
@@ -241,7 +241,7 @@ def _build_finding(*, certain: bool) -> Finding:
 def _place_comment(
     slip: ScriptMistake, comment: LinterComment, told: Sequence[LinterComment]
 ) -> LinterComment:
-    """Return the comment with the position that the table specifies."""
+    """Return the comment, moved to the position that the table's entry specifies."""
     other = next((one for one in told if one.code == slip.at), None)
     place = comment if other is None else other
     if slip.above and place.line > 1:
@@ -252,7 +252,7 @@ def _place_comment(
 def _explain_mistake(
     text: str, slip: ScriptMistake, comment: LinterComment, found: Finding
 ) -> Finding | None:
-    """Return the finding for a mistake, with its edit; None if the line doesn't match the pattern."""
+    """Return the finding for a mistake with its edit, or None if the line doesn't match the pattern."""
     line = get_line(text, comment.line)
     if line is None or len(line) > _LINE_CHARS:
         return None
@@ -287,7 +287,7 @@ def _explain_mistake(
 
 @lru_cache(maxsize=1)
 def _find_assigned_names(text: str) -> frozenset[str]:
-    """Return the variables to which a script gives a value; these include words after `read`."""
+    """Return the variables to which a script assigns a value, including all words after `read`."""
     read = (_READ.search(command) for command in _COMMAND_END.split(text))
     words = (_WORD.findall(found.string, found.end()) for found in read if found is not None)
     return frozenset(chain(_ASSIGNMENT.findall(text), _LOOP.findall(text), *words))
@@ -301,7 +301,7 @@ _WORD = re.compile(r"\w+")
 
 
 def _describe_correction(edit: Edit) -> str:
-    """Return a sentence with the corrected line; empty if the correction is long or has several lines."""
+    """Return a sentence with the corrected line, or an empty string for a long or multi-line correction."""
     new = edit.replacement.strip()
     short = new and "\n" not in new and len(new) <= _SHOWN_CHARS and edit.start_line == edit.end_line
     return f" Write `{new}`." if short else ""
@@ -310,7 +310,7 @@ def _describe_correction(edit: Edit) -> str:
 def _find_edit(
     text: str, line: str, slip: ScriptMistake, comment: LinterComment, seen: re.Match[str] | None
 ) -> Edit | None:
-    """Return the edit for a mistake; None unless bash can parse the edited script."""
+    """Return the edit for a mistake, or None if bash can't parse any edited script."""
     for candidate in _iter_candidate_texts(text, line, slip, comment, seen):
         if candidate != text and reader.parse_script(candidate).tree is not None:
             return build_edit(text, candidate)

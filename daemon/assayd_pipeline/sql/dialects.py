@@ -39,7 +39,7 @@ _INTERVAL = re.compile(r"INTERVAL\s*+(?:'\s*+)?(-?\d++)\s*+(?:'\s*+)?([a-z]+?)s?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignConstruct:
-    """One entry of the table; the header of the table describes the fields."""
+    """One entry of the table. The header of the table describes the fields."""
 
     of: str
     hint: str
@@ -61,7 +61,7 @@ class ForeignConstruct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedConstruct:
-    """A construct that SQLite lacks; `start` is its offset in the statement, and `new` is the rewrite."""
+    """A construct that SQLite lacks. `start` is its offset in the statement, and `new` is the rewrite."""
 
     start: int
     written: str
@@ -75,7 +75,7 @@ class ExplainedConstruct:
 
 @cache
 def load_foreign_constructs() -> tuple[ForeignConstruct, ...]:
-    """Return the table of constructs from other databases."""
+    """Return the table of constructs from other databases, read once per process."""
     read = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["slip"]
     return tuple(ForeignConstruct(**{**told, "call": tuple(told.get("call", ()))}) for told in read)
 
@@ -86,7 +86,7 @@ def mask_literals(statement: str) -> str:
 
 
 def explain_rejected(statement: str, tables: StatementPreparer | None) -> ExplainedConstruct | None:
-    """Explain a statement that SQLite rejects, with a rewrite if SQLite can prepare one; otherwise None."""
+    """Explain a statement that SQLite rejects, with a rewrite if SQLite can prepare one, or return None."""
     if len(statement) > MOST_CHARS:
         return None
     first, text = _apply_table(statement)
@@ -114,14 +114,14 @@ def explain_rejected(statement: str, tables: StatementPreparer | None) -> Explai
 
 
 def has_different_meaning(statement: str) -> bool:
-    """Return whether SQLite accepts a construct, but with a different meaning."""
+    """Return whether SQLite accepts a statement with a construct that it interprets differently."""
     return any(
         slip.certain and _match_entry(slip, statement) is not None for slip in load_foreign_constructs()
     )
 
 
 def _try_rewrite(statement: str, text: str, tables: StatementPreparer | None) -> tuple[str, bool]:
-    """Return the rewritten statement, and whether SQLite can prepare it; sqlglot is used if necessary."""
+    """Return the rewritten statement, and whether SQLite can prepare it. sqlglot is used if necessary."""
     if text == statement or not text.strip() or tables is None:
         return text, text != statement and not text.strip()
     if tables.find_error(text) is None:
@@ -133,7 +133,7 @@ def _try_rewrite(statement: str, text: str, tables: StatementPreparer | None) ->
 
 
 def _apply_table(statement: str) -> tuple[ExplainedConstruct | None, str]:
-    """Apply all entries that match; return the explanation of the statement and the new text.
+    """Apply all entries that match, and return the explanation of the statement and the new text.
 
     The explanation names the first construct in the statement, and the replacement for each construct.
     """
@@ -258,7 +258,7 @@ def _pad_values(slip: ForeignConstruct, arguments: list[str], name: str) -> list
 
 
 def _format_hint(hint: str, values: list[str]) -> str:
-    """Fill the placeholders of a hint; if the placeholders don't match, return the hint unchanged."""
+    """Fill the placeholders of a hint, or return it unchanged if the placeholders don't match."""
     try:
         unit = _UNITS.get(values[0].lower(), "%Y") if values else ""
         return hint.format(*values, unit=unit, sign="-", number=7)

@@ -65,7 +65,7 @@ def check_sql(content: str, policy: SqlPolicy) -> SqlFindings:
 
 
 def _add_repair(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
-    """Add the edit to a syntax error; if the intended word is certain, add it too."""
+    """Add the edit and, if it is certain, the intended word to a syntax error."""
 
     def reads(other: str) -> bool:
         return not _examine_text(split_sql(other), policy).syntax
@@ -135,7 +135,7 @@ def _examine_text(text: SqlText, policy: SqlPolicy) -> SqlFindings:
 
 
 def _find_unreadable(text: SqlText, policy: SqlPolicy) -> Finding | None:
-    """Return the finding for a fault because of which the text can't be parsed, or None."""
+    """Return the finding about a fault that prevents parsing the text, or None."""
     size = len(text.content.encode())
     if size > policy.max_bytes:
         message = f"The step has {size} bytes of SQL; {policy.max_bytes} are allowed."
@@ -171,7 +171,7 @@ def _parse_failure_finding(
 
 
 def _check_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
-    """Check a statement by its words and then by its tree. Raises: NotUnderstood."""
+    """Yield the faults of a statement's words and then of its tree. Raises: UnparsableStatement."""
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
         statement = replace(statement, tokens=statement.tokens[place:])
@@ -198,7 +198,7 @@ def _is_checked_by_words(statement: SqlStatement) -> bool:
 
 
 def _check_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Sequence[Finding]:
-    """Return the first fault that a statement's words show."""
+    """Return at most one finding: the first fault that a statement's words show."""
     complaints = (
         each for each in _find_faults(statement, policy) if policy.level(each[0]) is not RuleLevel.OFF
     )
@@ -285,7 +285,7 @@ def _build_unknown_verb_fault(statement: SqlStatement) -> tree.UnparsableStateme
 
 
 def _find_alter_faults(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the faults in the words of a statement that has no tree."""
+    """Yield the fault of an `ALTER TABLE` that doesn't add a column."""
     if not _adds_column(statement):
         start = statement.tokens[0].start
         yield "sql.alter", "ALTER TABLE can only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
@@ -331,7 +331,7 @@ def _find_outside_call(statement: SqlStatement) -> SqlToken | None:
 
 
 def _find_replace_conflict(statement: SqlStatement) -> SqlToken | None:
-    """Return the `REPLACE` of an ``ON CONFLICT REPLACE`` in a table's definition."""
+    """Return the `REPLACE` of an ``ON CONFLICT REPLACE`` in a table's definition, or None."""
     tokens = statement.tokens
     found = (
         last

@@ -74,19 +74,19 @@ def find_shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Fin
 
 
 def _is_column_type(following: Sequence[SqlToken]) -> bool:
-    """Return whether the lengths of a column type follow, as in ``price DECIMAL(15, 2)``."""
+    """Return whether a word is followed by the lengths of a column type, as in ``DECIMAL(15, 2)``."""
     inside = following[1:2] if len(following) > 2 and following[2].is_any_of(")") else following[1:4:2]
     return bool(inside) and all(token.kind is SqlTokenKind.NUMBER for token in inside)
 
 
 def describe_replacement(name: str) -> str:
-    """Return the replacement for a function that accesses data outside the database."""
+    """Return a hint with the replacement for a function that accesses data outside the database."""
     found = SHELL_FUNCTIONS.get(name.lower())
     return f"It exists only in the sqlite3 shell. Write instead: {found}." if found else "Remove it."
 
 
 def check_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterator[Finding]:
-    """Yield the findings about the violations in a statement's tree."""
+    """Yield the findings about policy violations in a statement's syntax tree."""
     from sqlglot import exp
 
     start = statement.tokens[0].start

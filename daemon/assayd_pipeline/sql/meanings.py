@@ -40,7 +40,7 @@ _SOURCE = re.compile(rf"\b(?:FROM|JOIN)\s+(\w+)(?:\s+(?:AS\s+)?(?!{_AFTER})(\w+)
 def explain_unpreparable(
     statement: str, complaint: str, tables: StatementPreparer
 ) -> ExplainedConstruct | None:
-    """Explain a statement that SQLite can't prepare."""
+    """Explain why SQLite can't prepare a statement, or return None without an explanation."""
     if len(statement) > MOST_CHARS:
         return None
     return (
@@ -173,7 +173,7 @@ def _explain_name(statement: str, complaint: str, tables: StatementPreparer) -> 
 def _correct_prefix(
     statement: str, table: str, name: str, tables: StatementPreparer
 ) -> ExplainedConstruct | None:
-    """Correct ``customers.id`` if the statement gives the table another name."""
+    """Replace a table's name before a column by the alias that the statement defines."""
     for found in _SOURCE.finditer(statement):
         alias = found[2] or found[1]
         new = re.sub(rf"(?<![\w.]){re.escape(table)}\.", f"{alias}.", statement)

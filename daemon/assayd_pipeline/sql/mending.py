@@ -45,11 +45,11 @@ _KEYWORDS = frozenset(
 _MOST_TRIED = 8
 
 Reads = Callable[[str], bool]
-"""Returns whether a whole text can be read."""
+"""A function that returns whether a complete text can be parsed."""
 
 
 def find_syntax_edit(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
-    """Return the edit for SQL that can't be parsed; None if several edits would work."""
+    """Return the edit for SQL that can't be parsed, or None if several edits would work."""
     inside = extract_fenced_text(content)
     if inside is not None:
         return build_edit(content, inside) if reads(inside) else None
@@ -61,7 +61,7 @@ def find_syntax_edit(content: str, statement: SqlStatement | None, reads: Reads)
 
 
 def find_respelled_word(content: str, edit: Edit) -> str | None:
-    """Return the keyword that a one-line edit corrects; None if the edit makes a different change."""
+    """Return the keyword that a one-line edit corrects, or None if the edit makes a different change."""
     if edit.start_line != edit.end_line:
         return None
     before = content.split("\n")[edit.start_line - 1].split()
@@ -178,7 +178,7 @@ def _find_open_string_lines(content: str, quote: str) -> Iterator[int]:
 
 
 def _find_only_insertion(places: Sequence[tuple[str, int, str]], reads: Reads) -> Edit | None:
-    """Return the only insertion that makes the text valid; None if there are several or none."""
+    """Return the only insertion that makes the text valid, or None if there are several or none."""
     good = []
     for content, place, sign in places:
         changed = content[:place] + sign + content[place:]

@@ -24,7 +24,7 @@ from assayd_pipeline.sql.preparer import StatementPreparer
 from assayd_pipeline.sql.read import InvalidSqlCharacter, SqlToken, SqlTokenKind, tokenize
 
 MAX_TRIED = 250
-"""How many changed statements are prepared for one refused statement."""
+"""Maximum number of changed statements to prepare for one rejected statement."""
 _MOST_TOKENS = 400
 _MAX_PLACES = 3
 _NEAR = re.compile(r'near "(.+)": syntax error|^incomplete input$', re.DOTALL)
@@ -70,7 +70,7 @@ _CLAUSES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenChange:
-    """A change that makes a statement valid; `start` is its offset, and `new` is the whole statement."""
+    """A change that makes a statement valid. `start` is its offset, and `new` is the whole statement."""
 
     start: int
     message: str
@@ -122,7 +122,7 @@ def _find_first_valid(tried: Iterator[TokenChange], tables: StatementPreparer) -
 
 
 def _find_error_positions(tokens: Sequence[SqlToken], named: str | None) -> list[int]:
-    """Return the positions of the token that SQLite reports; without a token, the statement's end."""
+    """Return the indexes of the tokens that SQLite reports or, without a report, the statement's end."""
     if named is None:
         return [len(tokens)]
     return [number for number, token in enumerate(tokens) if token.text == named][:_MAX_PLACES]
@@ -137,7 +137,7 @@ def _iter_nearby_positions(tokens: Sequence[SqlToken], place: int, *steps: int) 
 
 
 def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
-    """Replace a wrong keyword or operator, or split a word that consists of two joined keywords."""
+    """Yield changes that correct a keyword or operator, or that split two joined keywords."""
     for at in _iter_nearby_positions(tokens, place, 0, -1, 1, -2):
         token = tokens[at]
         word = token.text.upper()
@@ -205,7 +205,7 @@ def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
 
 
 def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
-    """Remove a sign, a keyword, or a table's name before a column."""
+    """Yield changes that remove a sign, a keyword, or a table's name before a column."""
     for at in _iter_nearby_positions(tokens, place, 0, -1, 1):
         token = tokens[at]
         removable = token.text.upper() in _REMOVABLE or token.text in "()*"
@@ -232,7 +232,7 @@ def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
 
 
 def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
-    """Enclose a list in parentheses after `IN`, `VALUES`, `OVER`, `AS`, `KEY` or a table's name."""
+    """Yield changes that enclose a list after `IN`, `VALUES`, `KEY` etc. in parentheses."""
     for at in _iter_nearby_positions(tokens, place, 0, -1, -2):
         before = tokens[at - 1] if at else tokens[0]
         if not at or not (before.is_any_of(*_LISTS) or tokens[0].is_any_of("INSERT", "CREATE")):
@@ -248,7 +248,7 @@ def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> 
 
 
 def _complete_keyword_pairs(statement: str, tokens: Sequence[SqlToken]) -> Iterator[TokenChange]:
-    """Insert the missing second word of `GROUP BY`, `ORDER BY`, `PARTITION BY` or `PRIMARY KEY`."""
+    """Yield changes that insert the missing second word of, for example, `GROUP BY` or `PRIMARY KEY`."""
     for token, after in pairwise(tokens):
         second = _SECOND.get(token.text.upper())
         if second is not None and not after.is_any_of(second):
@@ -273,7 +273,7 @@ _SECOND = {
 def _insert_token(
     statement: str, tokens: Sequence[SqlToken], place: int, signs: Sequence[str]
 ) -> Iterator[TokenChange]:
-    """Insert a sign or a keyword before a token near the reported position, or at the end."""
+    """Yield changes that insert a sign or keyword near the reported position, or at the end."""
     whole = list(tokens)
     for new in signs:
         for at in (place, place - 1, place + 1, place - 2):
@@ -313,7 +313,7 @@ def _is_name(token: SqlToken) -> bool:
 
 
 def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[TokenChange]:
-    """Move the clauses of a statement into the correct order."""
+    """Yield the change that moves the clauses of a statement into the correct order."""
     depth, starts = 0, list[tuple[int, int]]()
     for number, token in enumerate(tokens):
         depth += token.is_any_of("(") - token.is_any_of(")")
@@ -345,7 +345,7 @@ def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Tok
 def _correct_semantic_errors(
     statement: str, tokens: Sequence[SqlToken], complaint: str
 ) -> Iterator[TokenChange]:
-    """Correct valid syntax that is rejected: `HAVING` without groups, no `FROM`, misplaced aggregates."""
+    """Yield changes of statements with valid syntax, e.g. for `HAVING` without groups or no `FROM`."""
     for said, word, new, hint in _REPLACED:
         for token in tokens if said in complaint else ():
             if token.is_any_of(word):

@@ -29,7 +29,7 @@ class TableSources:
 
 
 class StatementPreparer(Protocol):
-    """The tables of a step, against which statements can be prepared."""
+    """The interface that prepares statements against the tables of a step."""
 
     def find_error(self, statement: str) -> str | None:
         """Return SQLite's error for a statement, or None if the statement can be prepared."""
@@ -40,7 +40,7 @@ class StatementPreparer(Protocol):
         ...
 
     def names(self, what: str) -> list[str]:
-        """Return the names of every ``column``, ``table``, ``function``, or ``column of TABLE``."""
+        """Return all names for ``column``, ``table``, ``function``, or ``column of TABLE``."""
         ...
 
 
@@ -50,7 +50,7 @@ _installed: list[Opener] = []
 
 
 def install_opener(opener: Opener) -> None:
-    """Set the function that opens tables for later calls of `prepared`."""
+    """Set the function that opens tables for later calls of `open_preparer`."""
     _installed[:] = [opener]
 
 
@@ -66,7 +66,7 @@ _installed_catalog: list[CatalogReader] = []
 
 
 def install_reader(read: CatalogReader) -> None:
-    """Set the function that later calls of `describe` use."""
+    """Set the function that later calls of `describe_database` use."""
     _installed_catalog[:] = [read]
 
 

@@ -17,7 +17,7 @@ from assayd.model.text_limits import SNIPPET_CHARS, shorten_text
 
 
 class SqlTokenKind(StrEnum):
-    """The type of a token."""
+    """The lexical type of a token."""
 
     WORD = "word"
     """A keyword or a plain name."""
@@ -35,7 +35,7 @@ class SqlTokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SqlToken:
-    """One token; `start` is the token's offset in the text.
+    """One token. `start` is the token's offset in the text.
 
     `keyword` is the uppercase text if the token is a sign or can be a keyword; otherwise, it is empty. The
     text is stored because it is read many times per token.
@@ -86,7 +86,7 @@ _KINDS = {kind.value: kind for kind in SqlTokenKind}
 def tokenize(text: str) -> Iterator[SqlToken]:
     """Yield the tokens of SQL.
 
-    Raises: NotSql, at an invalid token.
+    Raises: InvalidSqlCharacter, at an invalid token.
     """
     place = 0
     while place < len(text):
@@ -112,7 +112,7 @@ def _describe_problem(text: str, place: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlStatement:
-    """One statement. `number` is 1-based; there is at least one token, and no final semicolon."""
+    """One statement with a 1-based number. It has at least one token, and no final semicolon."""
 
     number: int
     tokens: tuple[SqlToken, ...]
@@ -128,7 +128,7 @@ class SqlStatement:
         return _begins_trigger(self.tokens)
 
     def after(self, *words: str) -> SqlToken | None:
-        """Return the token after these words at the statement's start; None if it starts differently."""
+        """Return the token after these words at the statement's start, or None for another start."""
         if len(self.tokens) <= len(words):
             return None
         begins = all(token.is_any_of(word) for token, word in zip(self.tokens, words, strict=False))
@@ -136,7 +136,7 @@ class SqlStatement:
 
 
 def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
-    """Yield the statements that aren't empty."""
+    """Split tokens at semicolons outside triggers, and yield the statements that aren't empty."""
     held: list[SqlToken] = []
     number = 0
     for token in tokens:
@@ -152,7 +152,7 @@ def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
 
 
 def _is_inside_trigger(held: list[SqlToken]) -> bool:
-    """Return whether a semicolon after these tokens is in a trigger's body; it ends with ``; END``."""
+    """Return whether a semicolon after these tokens is in a trigger's body, which ends with ``; END``."""
     return _begins_trigger(held) and not (held[-1].is_any_of("END") and held[-2].is_any_of(";"))
 
 
@@ -167,7 +167,7 @@ def _begins_trigger(tokens: tuple[SqlToken, ...] | list[SqlToken]) -> bool:
 class SqlText:
     """SQL text and the statements in it.
 
-    `broken` is the position of an invalid token; if there is one, the list of statements is empty.
+    `broken` is the position of an invalid token, in which case the list of statements is empty.
     """
 
     content: str
@@ -188,7 +188,7 @@ class SqlText:
         severity: Severity = Severity.ERROR,
         edit: Edit | None = None,
     ) -> Finding:
-        """Return a finding at a position of this text."""
+        """Build a finding at an offset of this text, with line, column and snippet."""
         line, column = self.place(at)
         end = self.content.find("\n", at)
         shown = self.content[at - column + 1 : end if end >= 0 else None]
@@ -206,7 +206,7 @@ class SqlText:
 
 
 def split_sql(content: str) -> SqlText:
-    """Split SQL into statements."""
+    """Split SQL into statements. If a token is invalid, the result contains only the error."""
     try:
         return SqlText(content=content, statements=tuple(split(tokenize(content))))
     except InvalidSqlCharacter as problem:

@@ -66,7 +66,7 @@ OF_OTHERS: Mapping[str, str] = {
     "ILIKE": "write LIKE, which ignores case",
     "UNSIGNED": "remove UNSIGNED",
 }
-"""Keywords of other databases, and SQLite's equivalents."""
+"""Keywords of other databases, with their equivalents in SQLite."""
 
 SHELL_FUNCTIONS: Mapping[str, str] = {
     "generate_series": "WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n "
@@ -82,7 +82,7 @@ SHELL_FUNCTIONS: Mapping[str, str] = {
     "decimal_sum": "sum() of integers, such as cents",
     "sha3": "a bash step with sha256sum",
 }
-"""Functions of the sqlite3 shell, and equivalents in SQLite itself."""
+"""Functions of the sqlite3 shell, with their equivalents in SQLite."""
 
 SHELL_COMMANDS: Mapping[str, str] = {
     "import": 'Read the file as a table: INSERT INTO t SELECT * FROM "data/x.csv".',
@@ -95,22 +95,22 @@ SHELL_COMMANDS: Mapping[str, str] = {
     "dump": "Remove it: the database is already an artifact of the attempt.",
     "open": "Remove it: the step already uses the pipeline's database.",
 }
-"""Commands of the sqlite3 shell with their replacements; others get no replacement."""
+"""Commands of the sqlite3 shell with their replacements; other commands have no replacement."""
 
 REACHING_OUT = frozenset({"edit", "fts3_tokenizer", "load_extension", "writefile"})
-"""Functions that load code or touch files; most are in SQLite's own shell only."""
+"""Functions that load code or access files; most exist only in the sqlite3 shell."""
 
 PROVIDED = frozenset({"generate_series", "readfile"})
-"""Functions of the shell that steps have too; readfile reads only below data/."""
+"""Functions of the sqlite3 shell that steps can also use; readfile reads only below data/."""
 
 MADE = ("TABLE", "VIEW", "INDEX")
 """Objects that a step can create."""
 
 CONTROL = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
-"""Transactions: allowed. A failed step leaves no changes, with or without them."""
+"""Transaction statements, which are allowed. A failed step leaves no changes, with or without them."""
 
 UNSUITABLE = frozenset({"ANALYZE", "EXPLAIN", "REINDEX"})
-"""Statements of SQLite that change no data and have no place in a pipeline."""
+"""SQLite statements that change no data and are useless in a pipeline."""
 
 REFUSED: Mapping[str, tuple[str, str, str]] = {
     "DROP": ("sql.drop", "DROP isn't allowed", "Keep the object; create a new table under another name."),
@@ -169,7 +169,7 @@ RULES = (
 
 
 def apply_levels(findings: Iterable[Finding], policy: SqlPolicy) -> tuple[Finding, ...]:
-    """Return the findings with the profile's severities applied."""
+    """Return the findings with the profile's severities, without those of disabled rules."""
     found = (_apply_level(finding, policy) for finding in findings)
     return tuple(finding for finding in found if finding is not None)
 

@@ -92,7 +92,7 @@ def _find_type_end(tokens: Sequence[SqlToken], place: int) -> int:
 
 
 MAX_BRACKETS = 64
-"""How deep brackets may be nested; SQLite itself gives up at a hundred."""
+"""Maximum nesting depth of brackets; SQLite's limit is about a hundred."""
 
 MAX_TOKENS = 100_000
 """Maximum number of tokens to parse into a tree, which takes sqlglot up to three seconds."""
@@ -187,7 +187,7 @@ def count_tokens(statements: Sequence[SqlStatement]) -> int:
 def parse_statement(statement: SqlStatement) -> exp.Expr:
     """Return the tree of a statement that begins with one of `VERBS`.
 
-    Raises: NotUnderstood.
+    Raises: UnparsableStatement.
     """
     _check_depth(statement)
     root = _parse_either(statement)
@@ -206,7 +206,7 @@ def parse_statement(statement: SqlStatement) -> exp.Expr:
 
 
 def _parse_either(statement: SqlStatement) -> exp.Expr:
-    """Parse a statement; if this fails, replace commas in `FROM` with `JOIN`: ``FROM a, b ON …``."""
+    """Parse a statement. If this fails, replace commas in `FROM` with `JOIN`: ``FROM a, b ON …``."""
     try:
         return _parse_with_sqlglot(_rewrite_statement(statement))
     except UnparsableStatement as problem:
@@ -241,7 +241,7 @@ def replace_commas_by_join(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]
 
 
 def _parse_query(statement: SqlStatement) -> None:
-    """Parse the query in a `CREATE … AS` separately, so that faults are located. Raises: NotUnderstood."""
+    """Parse the query in a `CREATE … AS` separately to locate faults. Raises: UnparsableStatement."""
     tokens = statement.tokens
     for place, (token, following) in enumerate(pairwise(tokens)):
         if token.is_any_of("AS") and following.is_any_of("SELECT", "WITH", "VALUES"):
@@ -321,7 +321,7 @@ def _neutralize_token(token: SqlToken) -> str:
 
 
 def _drop_irrelevant_tokens(statement: SqlStatement) -> Iterator[SqlToken]:
-    """Remove tokens that no rule needs: ``OR IGNORE`` of an `UPDATE`, and parts of a `CREATE TABLE`."""
+    """Yield the tokens of a statement without those that no rule needs, such as ``OR IGNORE``."""
     tokens = statement.tokens
     if statement.verb == "UPDATE" and len(tokens) > 3 and tokens[1].is_any_of("OR"):
         yield tokens[0]
@@ -333,7 +333,7 @@ def _drop_irrelevant_tokens(statement: SqlStatement) -> Iterator[SqlToken]:
 
 
 def _drop_similar_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
-    """Remove rows of literals after `VALUES` that have as many values as the row before.
+    """Yield the tokens without rows of literals that have as many values as the row before.
 
     VALUES (1, 'a'), (2, 'b'), (3)    ->    VALUES (1, 'a'), (3)
     """
@@ -356,7 +356,7 @@ def _drop_similar_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
 
 
 def _measure_literal_row(tokens: Sequence[SqlToken], start: int) -> tuple[int, int]:
-    """Return the end of a row of literals and their number; return zeros for any other row."""
+    """Return the end of a row of literals and their number, or zeros for any other row."""
     if start >= len(tokens) or not tokens[start].is_any_of("("):
         return 0, 0
     held, expects = 0, True

@@ -54,7 +54,7 @@ class AttachedSocket(Protocol):
 
 
 class DockerApi(Protocol):
-    """The part of `docker.APIClient` that is used. Every call blocks; `calls` translates its exceptions."""
+    """The part of `docker.APIClient` that is used. Every call blocks. `calls` translates its exceptions."""
 
     trust_env: bool
     post: Callable[..., object]
@@ -144,7 +144,7 @@ _STREAMS = frozenset({0, 1, 2, 3})
 
 
 class Demultiplexer:
-    """A parser of attached bytes in pieces of any size; it returns the bytes of standard output.
+    """A parser of attached bytes in pieces of any size. It returns the bytes of standard output.
 
     Bytes of all other streams are written to `diagnostics`, which keeps only the last ones.
     """
@@ -188,7 +188,7 @@ class Demultiplexer:
 
 
 class AttachedStream:
-    """An implementation of `RunnerStreams` for one container; use `open` to create it.
+    """An implementation of `RunnerStreams` for one container. Use `open` to create it.
 
     Args:
         release: a function that releases the SDK's response, which keeps the connection open.
@@ -213,7 +213,10 @@ class AttachedStream:
         return cls(reader, writer, release)
 
     async def read(self) -> bytes:
-        """Return the next bytes of standard output; empty at the end of the output and after `close`."""
+        """Return the next bytes of standard output.
+
+        The result is empty at the end of the output and after `close`.
+        """
         output = b""
         while not output:
             try:
@@ -226,7 +229,7 @@ class AttachedStream:
         return output
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to standard input; wait while its buffer is full."""
+        """Send bytes to standard input. Wait while its buffer is full."""
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -310,7 +313,7 @@ class DockerCallRunner:
             discard: a function that releases the result if the caller was cancelled.
 
         Raises:
-            EngineError: ``engine.timeout``, ``engine.closed``, or one of the codes of `translate`.
+            EngineError: ``engine.timeout``, ``engine.closed``, or a code of `to_engine_error`.
         """
         try:
             job = self._threads.submit(self._run, act)

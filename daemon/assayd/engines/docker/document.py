@@ -58,7 +58,7 @@ def build_creation_document(spec: ContainerSpec, host: EngineHost) -> dict[str, 
 def find_creation_differences(
     inspected: Document, spec: ContainerSpec, host: EngineHost, image: ImageSettings
 ) -> list[str]:
-    """Return the differences between an inspected, unstarted container and the `creation` document.
+    """Return the differences between an inspected, unstarted container and the creation document.
 
     Both a missing requested key and a setting that wasn't requested are reported as differences.
     """
@@ -209,7 +209,7 @@ def _compare(path: str, got: object, want: object) -> Iterator[str]:
 
 
 def _is_unset(value: object) -> bool:
-    """Return whether a value sets nothing; ``[0, 0]`` for ``ConsoleSize`` is also empty."""
+    """Return whether a value sets nothing. ``[0, 0]`` for ``ConsoleSize`` is also empty."""
     return not value or (isinstance(value, list) and not any(value))
 
 

@@ -100,7 +100,7 @@ class DockerEngine:
         return parse_engine_info(info, version)
 
     def capabilities(self) -> Capabilities:
-        """Return Docker's behavior with runc, from version 20.10."""
+        """Return the capabilities of Docker 20.10 or later with runc."""
         return Capabilities(
             seccomp=True,
             tmpfs_owner=True,
@@ -146,15 +146,15 @@ class DockerEngine:
         await self._calls(partial(_kill, engine_id=ref.engine_id))
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Remove the container, whether or not it is running, and verify that it no longer exists."""
+        """Remove the container, running or stopped, and verify that it no longer exists."""
         await self._close_stream(ref)
         await self._calls(partial(_remove, engine_id=ref.engine_id))
 
     async def make_way(self, ref: ContainerRef) -> None:
-        """Do nothing: updating the priority costs a quarter of a container's start."""
+        """Do nothing: changing the priority would take a quarter of a container's start time."""
 
     async def facts(self, ref: ContainerRef) -> ContainerExitFacts:
-        """Return how a container ended; unknown if it never ran or is still running."""
+        """Return the exit code and OOM kill of a container; None for both unless it has run and exited."""
         state = cast("Document", (await self._inspect(ref))["State"])
         running = bool(state["Running"])
         ended = not running and state["Status"] != "created"
@@ -165,7 +165,7 @@ class DockerEngine:
         )
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
-        """Return all containers with the daemon's label, whether or not they are running."""
+        """Return all containers with the daemon's label, running or stopped."""
         filters = {"label": f"{LABEL_DAEMON}={daemon_id}"}
         rows = await self._calls(lambda client: client.containers(all=True, filters=filters))
         return [
@@ -188,7 +188,7 @@ class DockerEngine:
         return await self.image(await self._calls(load, timeout_s=_TRANSFER_TIMEOUT_S))
 
     async def list_images(self) -> Sequence[ListedImage]:
-        """Return this project's images."""
+        """Return the images whose names start with ``assayd/``."""
         return await self._calls(images.list_images)
 
     async def remove_image(self, name: str) -> None:

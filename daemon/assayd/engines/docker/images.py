@@ -23,7 +23,7 @@ _LOADED = ("Loaded image: ", "Loaded image ID: ")
 
 
 def parse_image_facts(name: str, inspected: Document) -> ImageFacts:
-    """Return the facts of an inspected image."""
+    """Return the name, digest, size and labels of an inspected image."""
     return ImageFacts(
         name=name,
         digest=cast("str", inspected["Id"]),
@@ -85,7 +85,7 @@ def save_image(client: DockerApi, *, name: str, target: Path) -> None:
 
 
 def remove_image(client: DockerApi, *, name: str) -> None:
-    """Remove an image name; do nothing if it doesn't exist.
+    """Remove an image name. Do nothing if it doesn't exist.
 
     Raises: EngineError ``image.in_use``.
     """

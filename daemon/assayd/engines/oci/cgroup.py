@@ -21,7 +21,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 def read_text(path: str) -> str:
-    """Return the content of a kernel file; replace non-ASCII bytes. Raises: OSError."""
+    """Return the content of a kernel file. Replace non-ASCII bytes. Raises: OSError."""
     pieces = []
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -53,7 +53,7 @@ class CgroupHierarchy:
     """The folders of version 1's other controllers, in which a runtime may also create groups."""
 
     def group(self, name: str) -> ControlGroup:
-        """Return the group with this name, whether or not it exists."""
+        """Return the group with this name, which needn't exist."""
         return ControlGroup(
             version=self.version,
             folders={key: str(folder / name) for key, folder in self.folders.items()},
@@ -70,7 +70,7 @@ class ControlGroup:
     others: Sequence[str] = ()
 
     def make(self, limits: Mapping[str, int]) -> None:
-        """Create the group with its limits; if this fails, remove all of its parts.
+        """Create the group with its limits. If this fails, remove all of its parts.
 
         Raises: EngineError ``engine.cgroup``.
         """
@@ -95,12 +95,12 @@ class ControlGroup:
             _write_control(f"{self._controller_folder('pids')}/pids.max", str(pids))
 
     def set_cpu_weight(self, weight: int) -> None:
-        """Set the CPU weight, on a scale of 100; do nothing if the group doesn't exist."""
+        """Set the CPU weight, on a scale of 100. Do nothing if the group doesn't exist."""
         with _translate_errors("set a weight"), suppress(FileNotFoundError):
             _write_control(*self._build_weight_setting(weight))
 
     def differences(self, limits: Mapping[str, int]) -> list[str]:
-        """Return the differences between the limits set in the kernel and the requested limits."""
+        """Return the limits whose values in the kernel differ from `limits`, as messages."""
         found = []
         for path, wanted in self._iter_limit_files(limits):
             try:
@@ -123,11 +123,14 @@ class ControlGroup:
 
     @property
     def is_visible(self) -> bool:
-        """Return whether the group's parent folders are visible; otherwise, its processes are unknown."""
+        """Return whether the group's parent folders are visible. Otherwise, its processes are unknown."""
         return all(Path(folder).parent.is_dir() for folder in self.folders.values())
 
     def pids(self) -> list[int]:
-        """Return the PIDs of the group's processes; empty if the group doesn't exist anymore."""
+        """Return the PIDs of the group's processes.
+
+        The result is empty if the group doesn't exist anymore.
+        """
         found: set[int] = set()
         for folder in self.folders.values():
             with suppress(FileNotFoundError, OSError):
@@ -145,7 +148,7 @@ class ControlGroup:
         return _read_field(f"{self._controller_folder('pids')}/pids.events", "max")
 
     def peak_memory_bytes(self) -> int:
-        """Return the peak memory usage in bytes; 0 if the kernel doesn't report it."""
+        """Return the peak memory usage in bytes, or 0 if the kernel doesn't report it."""
         name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         try:
             return int(Path(f"{self._controller_folder('memory')}/{name}").read_text(encoding="ascii"))
@@ -263,7 +266,7 @@ def find_hierarchy(own: str, root: Path = ROOT) -> CgroupHierarchy:
 
 
 def _parse_own_paths(text: str) -> Iterator[tuple[str, str]]:
-    """Parse ``/proc/PID/cgroup``: one line per hierarchy; version 2's names no controller."""
+    """Parse ``/proc/PID/cgroup``: one line per hierarchy. The line of version 2 names no controller."""
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
         for name in controllers.split(","):
@@ -271,7 +274,7 @@ def _parse_own_paths(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _delegate_controllers(root: Path, own: str) -> Path:
-    """Delegate the controllers on version 2; return the parent of all containers' groups."""
+    """Delegate the controllers on version 2, and return the parent of all containers' groups."""
     base = root / own.lstrip("/")
     if base.name == DAEMON_GROUP:
         base = base.parent
@@ -290,7 +293,7 @@ def _delegate_controllers(root: Path, own: str) -> Path:
 
 
 def _move_processes(source: Path, target: Path) -> None:
-    """Move all processes out of a group; repeat this, since processes exit and start in the meantime."""
+    """Move all processes out of a group. Repeat this, since processes exit and start in the meantime."""
     for _ in range(_MOVES):
         pids = (source / "cgroup.procs").read_text(encoding="ascii").split()
         if not pids:

@@ -129,7 +129,7 @@ def compute_startup_limits(limits: Mapping[str, int]) -> dict[str, int]:
 
 
 def compute_rlimits(spec: ContainerSpec) -> dict[str, int]:
-    """Return the rlimits of each process; soft and hard limits are equal.
+    """Return the rlimits of each process. Soft and hard limits are equal.
 
     The kernel counts the last two per user, and each container has a separate user. If there are too many
     processes, the control group's limit takes effect first, and its rejections are reported.
@@ -153,7 +153,7 @@ def build_id_mappings(place: ContainerHostConfig) -> list[dict[str, int]]:
 
 
 def build_mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return the mounts in order; only the work directory and a small shared memory are writable."""
+    """Return the mounts in order. Only the work directory and a small shared memory are writable."""
     owner = (f"uid={GUEST_UID}", f"gid={GUEST_UID}", "mode=0700")
     bounds = (f"size={spec.work_bytes}", f"nr_inodes={spec.work_files}")
     return [

@@ -47,7 +47,7 @@ _OLD_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A container's record: its labels, its control groups (see `cgroup.ControlGroup`), its image's digest.
+    """A container's record: its labels, control groups (see `cgroup.ControlGroup`) and image digest.
 
     `daemon` is the mark of the container's daemon (see `making`); earlier versions wrote no mark.
     """
@@ -78,7 +78,7 @@ class ContainerRecords:
         return self._folder / name
 
     def write(self, record: Record) -> Path:
-        """Create the container's folder with its record; return the folder."""
+        """Create the container's folder with its record, and return the folder."""
         self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         folder = self.get_container_folder(record.name)
         folder.mkdir(mode=0o700)
@@ -88,7 +88,7 @@ class ContainerRecords:
         return folder
 
     def read(self, name: str) -> Record | None:
-        """Return a record; None if it is missing or has the format of another version."""
+        """Return a record, or None if it is missing or has the format of another version."""
         try:
             return Record(
                 **json.loads((self.get_container_folder(name) / _RECORD).read_text(encoding="utf-8"))

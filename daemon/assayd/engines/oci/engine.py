@@ -92,7 +92,7 @@ class OciEngine:
 
     @property
     def templates(self) -> str:
-        """Return "on" or "off" for cloning from templates, and the obstacle, if any."""
+        """Return "on" or "off" for cloning from templates, with the reason if cloning is impossible."""
         held = "off" if self._templates.closed else "on"
         return f"{held}: {self._templates.reason}" if self._templates.reason else held
 
@@ -107,11 +107,11 @@ class OciEngine:
         return self._templates.distrusted
 
     async def disable_templates(self, reason: str) -> None:
-        """Stop cloning containers; from now on, the runtime starts every container."""
+        """Stop cloning containers. From now on, the runtime starts every container."""
         await self._templates.close(reason)
 
     def capabilities(self) -> Capabilities:
-        """Return this engine's behavior."""
+        """Return the engine's capabilities. Containers start quickly only if they are cloned."""
         return Capabilities(
             seccomp=True,
             tmpfs_owner=True,
@@ -201,7 +201,7 @@ class OciEngine:
             await self._discard_container(container)
 
     async def facts(self, ref: ContainerRef) -> ContainerExitFacts:
-        """Return how a container ended; unknown if it never ran or is still running."""
+        """Return the exit code and OOM kill of a container; None for both unless it has run and exited."""
         container = self._get_container(ref)
         if container.process is None or container.running:
             return ContainerExitFacts(running=container.running, exit_code=None, oom_killed=None)
@@ -209,7 +209,7 @@ class OciEngine:
         return ContainerExitFacts(running=False, exit_code=container.process.exit_code, oom_killed=kills > 0)
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
-        """Return all containers with the daemon's label, whether or not they are running."""
+        """Return all containers with the daemon's label, running or stopped."""
         records = await self._threads.run(lambda: list(self._records.all()))
         return [
             OwnedContainer(
@@ -220,7 +220,7 @@ class OciEngine:
         ]
 
     async def image(self, name: str) -> ImageFacts:
-        """Return an image by name or digest; verify its files at the first use."""
+        """Return an image by name or digest. Verify its files at the first use."""
         return await self._threads.run(self._images.find, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def load_image(self, archive: Path) -> ImageFacts:
@@ -232,7 +232,7 @@ class OciEngine:
         return await self._threads.run(self._images.listed, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def remove_image(self, name: str) -> None:
-        """Remove an image name; if no engine uses the image, also remove the image."""
+        """Remove an image name. If no engine uses the image, also remove the image."""
         await self._threads.run(self._images.forget, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
@@ -241,7 +241,7 @@ class OciEngine:
         return await self._threads.run(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
-        """End the launcher together with all remaining containers; release threads and locks."""
+        """End the launcher together with all remaining containers. Release threads and locks."""
         for container in self._containers.values():
             if container.stream is not None:
                 await container.stream.close()

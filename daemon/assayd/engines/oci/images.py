@@ -65,7 +65,7 @@ class DeduplicatedFiles:
         fresh.unlink(missing_ok=True)
 
     def collect(self) -> None:
-        """Remove files that no image uses."""
+        """Remove the shared files that no image links to."""
         for path in self._folder.glob("*/*"):
             with suppress(FileNotFoundError):
                 if path.stat().st_nlink == 1:
@@ -146,7 +146,7 @@ class ImageStore:
         return self._folder / "images"
 
     def prepare(self) -> None:
-        """Create the folders.
+        """Create the folders of the image store.
 
         Raises: EngineError ``image.store``.
         """
@@ -173,7 +173,7 @@ class ImageStore:
         return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
 
     def listed(self) -> list[ListedImage]:
-        """Return all named images, whether or not they are verified."""
+        """Return all named images, verified or unverified."""
         named = []
         for path in sorted((self._folder / "names").glob("*")):
             with suppress(OSError):
@@ -202,7 +202,7 @@ class ImageStore:
         return image
 
     def get(self, digest: str) -> StoredImage:
-        """Return an image; verify it at its first use.
+        """Return an image. Verify it at its first use.
 
         Raises: EngineError ``image.missing``, ``image.damaged``.
         """
@@ -218,7 +218,7 @@ class ImageStore:
         return image
 
     def load(self, archive: Path) -> ImageFacts:
-        """Unpack an archive in the format of `imaging`, and assign its name; replace damaged files.
+        """Unpack an archive in the format of `imaging`, and assign its name. Replace damaged files.
 
         Raises: EngineError ``image.archive_missing``, ``image.archive_refused``.
         """
@@ -250,7 +250,7 @@ class ImageStore:
         return place.read_bytes()
 
     def forget(self, name: str) -> None:
-        """Remove a name, and the images that become unused; ignore a missing name.
+        """Remove a name, and the images that become unused. Ignore a missing name.
 
         The caller must ensure that no container of the image is running on this engine.
 
@@ -312,7 +312,7 @@ class ImageStore:
         fresh.replace(path)
 
     def _unpack(self, tar: tarfile.TarFile) -> tuple[str, str]:
-        """Unpack into a sibling folder and move it into place; return name and digest."""
+        """Unpack an image into a sibling folder, move it into place, and return its name and digest."""
         manifest = json.loads(_read_member(tar, "manifest.json"))[0]
         config = _read_member(tar, manifest["Config"])
         digest = hashlib.sha256(config).hexdigest()
@@ -334,7 +334,7 @@ class ImageStore:
         return str(manifest["RepoTags"][0]), f"sha256:{digest}"
 
     def _is_intact(self, digest: str) -> bool:
-        """Return whether an image is unpacked and undamaged; if it is damaged, remove it."""
+        """Return whether an image is unpacked and undamaged. If it is damaged, remove it."""
         folder = self.roots / digest
         if not folder.is_dir():
             return False
@@ -358,7 +358,7 @@ class ImageStore:
 
 
 def _verify_image(digest: str, folder: Path, known: Known | None = None) -> StoredImage:
-    """Read an image and verify its files against its digest. Args: known: see `read_folder_entries`."""
+    """Read an image, and verify its files against its digest. For `known`, see `read_folder_entries`."""
     try:
         config = (folder / _CONFIG).read_bytes()
     except FileNotFoundError:
@@ -439,7 +439,7 @@ def _extract_member(
 
 
 def _make_folder(path: Path) -> None:
-    """Create a world-readable folder regardless of the umask; leave an existing folder unchanged."""
+    """Create a world-readable folder regardless of the umask. Leave an existing folder unchanged."""
     if not path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o755)
@@ -468,7 +468,7 @@ def _hold_lock(path: Path, how: int) -> Iterator[None]:
 
 
 def _remove_image_folder(folder: Path) -> None:
-    """Remove an image; rename it first, so that other processes never see an incomplete image."""
+    """Remove an image. Rename it first, so that other processes never see an incomplete image."""
     going = folder.with_name(f"{_GOING}{folder.name}")
     shutil.rmtree(going, ignore_errors=True)
     folder.rename(going)

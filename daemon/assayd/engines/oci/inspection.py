@@ -1,7 +1,7 @@
 """Compares the kernel's facts about a container's first process with the requested container.
 
-`observe` reads the facts, and `differences` compares them. The process is inspected once its program has
-sent data, because its capabilities and filters are final only then.
+`read_process_facts` reads the facts, and `find_differences` compares them. The process is inspected once its
+program has sent data, because its capabilities and filters are final only then.
 
 Source: proc(5), namespaces(7), capabilities(7).
 """
@@ -72,7 +72,7 @@ class Mount:
 
 
 def read_process_facts(pid: int, place: ContainerHostConfig, image: Path) -> ProcessFacts:
-    """Read the kernel's facts about a process. Args: `image` is the root filesystem on the host.
+    """Read the kernel's facts about a process. `image` is the root filesystem on the host.
 
     Raises: OSError, if the process has exited or isn't accessible.
     """
@@ -123,7 +123,10 @@ def find_differences(seen: ProcessFacts, spec: ContainerSpec, place: ContainerHo
 
 
 def find_shared_namespaces(seen: ProcessFacts, others: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return the namespaces that a process shares with others. Args: others: theirs, by container name."""
+    """Return the namespaces that a process shares with others, as messages.
+
+    `others` maps container names to their namespaces.
+    """
     return [
         f"namespace {name} is also that of {other}"
         for other, theirs in others.items()
@@ -268,7 +271,7 @@ def _compare_mount(
 
 
 def parse_mountinfo(text: str) -> dict[str, Mount]:
-    """Parse mountinfo; map each path to its topmost mount."""
+    """Parse mountinfo. Map each path to its topmost mount."""
     found = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
@@ -285,7 +288,7 @@ def parse_mountinfo(text: str) -> dict[str, Mount]:
 
 
 def _is_visible(path: str) -> bool:
-    """Return whether a container could see this kernel path; its `/dev` is created from scratch."""
+    """Return whether a container could see this kernel path. Its `/dev` is created from scratch."""
     return path.startswith(("/proc/", "/sys/")) and os.path.exists(path)  # noqa: PTH110 - as below
 
 

@@ -73,7 +73,7 @@ class Launcher:
         self._end_all()
 
     def _handle_request(self) -> bool:
-        """Handle one request; return whether the daemon is still connected."""
+        """Handle one request, and return whether the daemon is still connected."""
         try:
             data, descriptors, _, _ = socket.recv_fds(
                 self._control, MESSAGE_BYTES, 3, socket.MSG_CMSG_CLOEXEC
@@ -227,7 +227,7 @@ def _syscall(libc: ctypes.CDLL, *numbers: int) -> int:
 
 
 def _enter_user_namespace(libc: ctypes.CDLL, first: str, count: str) -> None:
-    """Enter a new user namespace. Its root is the daemon's user; the ids from `first` follow.
+    """Enter a new user namespace. Its root is the daemon's user. The ids from `first` follow.
 
     Only a process outside can write the mappings, and for foreign ids only setuid programs can.
     """

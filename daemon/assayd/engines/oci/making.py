@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class ThreadRunner:
-    """A runner of blocking steps. Args: at most `count` concurrent steps, of `timeout_s` seconds each."""
+    """A pool of at most `count` threads for blocking steps, each with a timeout of `timeout_s` seconds."""
 
     def __init__(self, count: int, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -62,7 +62,7 @@ class ThreadRunner:
             raise timeout_error() from problem
 
     def close(self) -> None:
-        """Release the threads; queued steps are never started."""
+        """Release the threads. Queued steps are never started."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -80,7 +80,7 @@ _STARTED = 19
 
 @cache
 def create_process_mark() -> str:
-    """Return the mark of this process."""
+    """Return the mark of this process: its boot, PID namespace, PID and start time."""
     return ":".join((*_read_boot_and_pid_namespace(), str(os.getpid()), _read_start_time(os.getpid())))
 
 
@@ -167,8 +167,8 @@ class ContainerFactory:
     def _sweep_orphans(self) -> None:
         """Remove leftovers of containers whose daemon has exited and might never be started again.
 
-        If a container is alive, or if its control groups aren't visible to this process, its daemon has to
-        remove it.
+        If a container is alive, or if its control groups aren't visible to this process, only its own daemon
+        can remove it.
         """
         for record in self.records.all():
             group = open_control_group(record)
@@ -353,7 +353,7 @@ class ContainerFactory:
 
 
 def open_control_group(record: Record) -> ControlGroup:
-    """Return the control group of a record."""
+    """Return the control group that a container's record describes."""
     return ControlGroup(version=record.cgroup_version, folders=record.cgroups, others=record.other_cgroups)
 
 
@@ -372,7 +372,7 @@ def _make_mount_folders(folder: Path) -> None:
 
 
 def _start_error(container: OciContainer, problem: ContainerStartError) -> EngineError:
-    """Return the error for a failed start; log the runtime's message, which submitters must not see."""
+    """Return the error for a failed start. Log the runtime's message, which submitters must not see."""
     try:
         said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]
     except OSError:

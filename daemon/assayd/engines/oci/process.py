@@ -28,7 +28,7 @@ from assayd.errors import EngineError
 
 
 class ContainerProcess:
-    """A container's first process, as reported by its starter; ``exit_code`` is None until it exits.
+    """A container's first process, as reported by its starter. ``exit_code`` is None until it exits.
 
     If the starter dies first, ``exit_code`` stays None, because it is unknown.
     """
@@ -46,7 +46,7 @@ class ContainerProcess:
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def end(self, code: int | None) -> None:
-        """Record that the process has exited."""
+        """Record the exit code, wake all waiters, and close the pidfd."""
         self.exit_code = code
         self.ended.set()
         self.close()
@@ -88,7 +88,7 @@ class LauncherConnection:
     ) -> ContainerProcess:
         """Start a container and wait for its first process.
 
-        Raises: StartFailed; EngineError ``engine.launcher``, if the peer died.
+        Raises: ContainerStartError; EngineError ``engine.launcher``, if the peer died.
         """
         if self.gone:
             raise self._death_error()
@@ -105,7 +105,7 @@ class LauncherConnection:
     async def request_descriptor(self, name: str, request: Mapping[str, object]) -> int:
         """Return the descriptor with which the peer responds to a request.
 
-        Raises: StartFailed; EngineError ``engine.launcher``, if the peer died.
+        Raises: ContainerStartError; EngineError ``engine.launcher``, if the peer died.
         """
         if self.gone:
             raise self._death_error()
@@ -118,7 +118,7 @@ class LauncherConnection:
         return await waiting
 
     def forget(self, name: str) -> None:
-        """Forget a container that was removed."""
+        """Stop tracking a removed container, and close its pidfd."""
         process = self._running.pop(name, None)
         if process is not None:
             process.close()
@@ -238,7 +238,7 @@ _ENDS_WITHIN_S = 10.0
 
 
 class PipeStream:
-    """An implementation of `RunnerStreams` for one container; use `open_streams` to create it.
+    """An implementation of `RunnerStreams` for one container. Call `connect` before use.
 
     Args:
         inspect: a function that is called once, before the first bytes are passed on, because the runner is
@@ -273,7 +273,10 @@ class PipeStream:
             ends.stderr.release_to(loop)
 
     async def read(self) -> bytes:
-        """Return the next bytes of standard output; empty at the end of the output and after `close`."""
+        """Return the next bytes of standard output.
+
+        The result is empty at the end of the output and after `close`.
+        """
         data = await self._reader.read(_READ_BYTES)
         if self._closed or not data:
             return b""
@@ -283,7 +286,7 @@ class PipeStream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to standard input; wait while its buffer is full.
+        """Send bytes to standard input. Wait while its buffer is full.
 
         Raises: EngineError ``engine.stream_broken``.
         """
@@ -314,7 +317,7 @@ class PipeStream:
 
 
 class PipeEnd:
-    """One of the daemon's pipe ends; it ensures that the descriptor is closed exactly once.
+    """One of the daemon's pipe ends. It ensures that the descriptor is closed exactly once.
 
     asyncio closes the object that it was given. uvloop first closes the descriptor itself (libuv's
     ``uv_close``), and later also closes the object; in the meantime, another thread can have opened a file
@@ -326,7 +329,7 @@ class PipeEnd:
         self._ours = True
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the pipe's file descriptor."""
         return self._descriptor
 
     def release_to(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -355,7 +358,7 @@ class PipeEnds:
 
 
 def create_pipes() -> tuple[PipeEnds, list[int]]:
-    """Create three pipes; return the daemon's ends, and the container's ends in descriptor order."""
+    """Create three pipes, and return the daemon's ends, and the container's ends in descriptor order."""
     pairs = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     ours = [pairs[0][1], pairs[1][0], pairs[2][0]]
     stdin, stdout, stderr = map(PipeEnd, ours)
@@ -457,7 +460,7 @@ class LauncherProcess:
     async def launch(self, launch: LaunchRequest, streams: Sequence[int]) -> ContainerProcess:
         """Start a container and wait for its first process.
 
-        Raises: StartFailed; EngineError ``engine.launcher``, if the launcher died.
+        Raises: ContainerStartError; EngineError ``engine.launcher``, if the launcher died.
         """
         request = {
             "id": launch.name,
@@ -468,7 +471,7 @@ class LauncherProcess:
         return await self._control.start(launch.name, request, streams)
 
     async def request_read_only_mount(self, name: str, path: str) -> int:
-        """Return a descriptor of a mount of a folder; the mount is created with the launcher's permissions.
+        """Return a descriptor of a mount of a folder. The mount is created with the launcher's permissions.
 
         Args:
             name: the container's name.
@@ -482,7 +485,7 @@ class LauncherProcess:
             raise mapping_error(path, int(str(problem))) from problem
 
     def forget(self, name: str) -> None:
-        """Forget a container that was removed."""
+        """Stop tracking a removed container."""
         self._control.forget(name)
 
     def close(self) -> None:

@@ -121,9 +121,10 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
 def _find_hugetlb_mount_point(
     hierarchy: CgroupHierarchy, runtime: OciRuntime, controllers: str, root: Path
 ) -> str:
-    """Return the mount point for hugetlb control groups, without which crun rejects version 1; "" for none.
+    """Return the mount point for hugetlb control groups, or "" if none is needed.
 
-    Observed with crun 1.8.1: "cgroups in hybrid mode not supported, drop all controllers from cgroupv2".
+    On version 1, crun requires these groups. Observed with crun 1.8.1: "cgroups in hybrid mode not supported,
+    drop all controllers from cgroupv2".
     """
     known = any(line.split()[0] == "hugetlb" for line in controllers.splitlines())
     folder = root / "hugetlb"

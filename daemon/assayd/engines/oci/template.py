@@ -108,7 +108,7 @@ class Template:
                     return become
 
     def _handle_request(self) -> Callable[[], None] | None:
-        """Handle one request; in the resulting child, return the function to run."""
+        """Handle one request. In the resulting child, return the function to run."""
         data, descriptors, _, _ = socket.recv_fds(
             self._control, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
         )
@@ -131,7 +131,7 @@ class Template:
         return None
 
     def _run_child(self, descriptors: Sequence[int]) -> None:
-        """Turn this child into a sandbox; exit if confining it fails."""
+        """Turn this child into a sandbox. Exit if confining it fails."""
         try:
             _install_streams(descriptors[:3])
             request, handed = json.loads(os.pread(descriptors[3], MESSAGE_BYTES, 0)), descriptors[4:]
@@ -219,7 +219,7 @@ def _prepare_root() -> None:
 
 
 def _fork_into_namespaces() -> tuple[int, int]:
-    """Fork into new namespaces; return PID and pidfd, 0 in the child, or -1 and the error number."""
+    """Fork into new namespaces. Return PID and pidfd, 0 in the child, or -1 and the error number."""
     pidfd = ctypes.c_int(-1)
     flags = sum(_NEW.values()) | _PIDFD | signal.SIGCHLD
     ctypes.pythonapi.PyOS_BeforeFork()
@@ -348,7 +348,7 @@ def _drop_capabilities() -> None:
 
 
 def _apply_filter(program: ctypes.Array[ctypes.c_char]) -> None:
-    """Apply the seccomp filter to this process; this can't be undone."""
+    """Apply the seccomp filter to this process. This can't be undone."""
     _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program))
 
 

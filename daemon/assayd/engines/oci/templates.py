@@ -91,7 +91,7 @@ class Template:
         return bool(self._free) and not self.gone
 
     def allocate_ids(self) -> ContainerIds:
-        """Take the ids for a child, and return them; the most recently released ids are reused last."""
+        """Take the ids for a child, and return them. The most recently released ids are reused last."""
         number = self._free.popleft()
         return ContainerIds(first_uid=self.container.place.first_uid + number, clone_uid=number)
 
@@ -101,7 +101,7 @@ class Template:
         The template identifies the child by a number that is used only once, because later children inherit
         the template's memory.
 
-        Raises: StartFailed; EngineError ``engine.launcher``.
+        Raises: ContainerStartError; EngineError ``engine.launcher``.
         """
         number, self._next_number = str(self._next_number), self._next_number + 1
         self._numbers[child.record.name] = number
@@ -156,11 +156,11 @@ class TemplatePool:
         return frozenset(each.container.record.name for each in (*self._live.values(), *self._retired))
 
     def of(self, name: str) -> Template | None:
-        """Return the template of a cloned container; None if the runtime started the container."""
+        """Return the template of a cloned container, or None if the runtime started the container."""
         return self._of.get(name)
 
     async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, ContainerIds] | None:
-        """Return a template and ids for a new clone; None if the runtime must start the container."""
+        """Return a template and ids for a new clone, or None if the runtime must start the container."""
         key = (spec.image, spec.image_digest, spec.preload, spec.seccomp, image.place)
         if self.closed or self._is_paused(key):
             return None
@@ -208,7 +208,7 @@ class TemplatePool:
             child.close_template_fds()
 
     def trust(self, child: OciContainer) -> None:
-        """Record that a container was compared with the request and matches it."""
+        """Reset the failure count of a clone's template, because the clone matches the request."""
         template = self._of.get(child.record.name)
         for key, each in self._live.items():
             if each is template:
@@ -226,7 +226,7 @@ class TemplatePool:
             template.control.disconnect()
 
     async def release(self, child: OciContainer) -> None:
-        """Release a container's share of its template; end a retired template after its last child."""
+        """Release a container's share of its template. End a retired template after its last child."""
         template = self._of.pop(child.record.name, None)
         if template is None:
             return
@@ -236,7 +236,7 @@ class TemplatePool:
                 await self._end_retired()
 
     async def close(self, reason: str = "") -> None:
-        """Stop using templates; end those without children now, and the others with their last child."""
+        """Stop using templates. End those without children now, and the others with their last child."""
         self.closed, self.reason = True, reason
         async with self._changing:
             self._retired += self._live.values()
@@ -244,7 +244,7 @@ class TemplatePool:
             await self._end_retired()
 
     async def _end_idle(self, spec: ContainerSpec, image: StoredImage) -> None:
-        """Retire ended, surplus and outdated templates; end retired templates without children."""
+        """Retire ended, surplus and outdated templates. End retired templates without children."""
         for key, template in list(self._live.items()):
             other = (key[1], key[4]) != (spec.image_digest, image.place)
             if template.gone or (key[0] == spec.image and other):
@@ -308,7 +308,7 @@ class TemplatePool:
         return Template(container, control)
 
     async def _launch_template(self, container: OciContainer, control: int) -> None:
-        """Start a template with the runtime; the template's standard input is the socket."""
+        """Start a template with the runtime. The template's standard input is the socket."""
         ends, streams = create_pipes()
         container.stream = PipeStream(_do_nothing)
         try:
@@ -345,7 +345,7 @@ class TemplatePool:
             raise EngineError("engine.mismatch", differs)
 
     def _handle_loss(self, key: Key) -> None:
-        """Record that a template has ended; count an unexpected end and stop using that template."""
+        """Retire a template that has ended unexpectedly, and count the failure."""
         template = self._live.get(key)
         if template is not None and template.control.gone:
             del self._live[key]

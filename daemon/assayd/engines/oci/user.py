@@ -24,7 +24,7 @@ PER_CONTAINER = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdRange:
-    """A range of the host's user ids for containers; group ids have the same numbers."""
+    """A range of the host's user ids for containers. Group ids have the same numbers."""
 
     first: int
     count: int
@@ -38,7 +38,7 @@ Source: systemd.io/UIDS-GIDS: nothing else uses 1879048192 to 2147483647.
 
 
 class IdAllocator:
-    """An allocator that assigns the first user id to each container.
+    """An allocator of consecutive user ids for containers.
 
     Args:
         folder: the folder with the locks of the blocks; all daemons that use the same ids share it.
@@ -74,11 +74,11 @@ class IdAllocator:
         )
 
     def release(self, first: int) -> None:
-        """Release the ids of a removed container; ignore ids of other engines."""
+        """Release the ids of a removed container. Ignore ids of other engines."""
         self._used.pop(first, None)
 
     def close(self) -> None:
-        """Release the block."""
+        """Release this daemon's block of user ids."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -141,7 +141,10 @@ def find_subordinate_ids(user: DaemonUser, root: Path = Path("/")) -> IdRange:
 
 
 def find_common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
-    """Return the longest range of ids that both lists contain; empty if they have no common ids."""
+    """Return the longest range of ids that both lists contain.
+
+    The result is empty if they have no common ids.
+    """
     best = IdRange(first=0, count=0)
     for user in users:
         for group in groups:
@@ -169,7 +172,7 @@ def find_mount_folder(hidden: Sequence[Path]) -> str:
 
 
 def _parse_subordinate_ids(path: Path, user: DaemonUser) -> list[IdRange]:
-    """Parse one of the two files; skip malformed lines, and lines of other users."""
+    """Parse one of the two files. Skip malformed lines, and lines of other users."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The programs that a unit can run: one file for each, with the program's name.
+"""The programs that a unit can run, each in a file with the program's name.
 
 A program is a module with
 
@@ -6,9 +6,9 @@ A program is a module with
     PAIRED: bool                                       # whether it talks with a solution (may be missing)
     def run(arguments, context) -> Record: ...          # in the child, after everything is locked down
 
-The record is JSON and is sent to the daemon as the unit's result. It must contain `status`, which
-determines the exit status of the child: 0 for ``returned`` or ``skipped``. All modules that an attempt's
-units need are imported before the runner forks.
+The record is JSON and is sent to the daemon as the unit's result. It must contain `status`, which determines
+the exit status of the child: 0 for ``returned`` or ``skipped``. All modules that an attempt's units need are
+imported before the runner forks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Context(Value):
 
 
 def load_programs(names: Iterable[str]) -> dict[str, UnitProgram]:
-    """Import programs of this package, and return them by name; omit unknown programs."""
+    """Import programs of this package, and return them by name. Omit unknown programs."""
     wanted = [name for name in names if name in PROGRAMS]
     for name in wanted:
         __import__(f"{__name__}.{name}")

@@ -33,7 +33,7 @@ class Adapter:
 def build_adapter_modules(
     names: Iterable[str], decorators: Iterable[str], base_classes: Iterable[str]
 ) -> dict[str, ModuleType]:
-    """Return one module under each of the names; its register is empty."""
+    """Return a mapping of each name to one adapter module, whose register is empty."""
     listed: list[type] = []
 
     def register_adapter(*marks: object, **settings: object) -> object:

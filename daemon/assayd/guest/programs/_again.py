@@ -46,7 +46,7 @@ class _NullStream:
 def repeat_calls(
     first: object, spent_s: float, tries: Iterable[Try], reporter: Reporter, form: Form = render
 ) -> list[object]:
-    """Return the results of further calls as JSON; None for a call that raised or has a large result.
+    """Return the results of further calls as JSON; None for a call that raised or whose result is too large.
 
     Args:
         first: the judged result, as JSON.

@@ -22,14 +22,14 @@ class Skipped(Exception):
 
 
 def is_skip_exception(problem: BaseException) -> bool:
-    """Return whether an exception skips the test; exceptions of the solution never do."""
+    """Return whether an exception skips the test. Exceptions of the solution never do."""
     known = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
     classes = (getattr(sys.modules.get(module), name, Skipped) for module, name in known)
     return isinstance(problem, (Skipped, *classes))
 
 
 class _FixtureSet:
-    """The fixtures of a module; each is created when a test requests it, and ended after the test."""
+    """The fixtures of a module. Each is created when a test requests it, and ended after the test."""
 
     def __init__(self, names: Mapping[str, object]) -> None:
         self._functions = {
@@ -120,7 +120,7 @@ def _skip_by_mark(function: object) -> None:
 
 
 def _combine_parameter_sets(function: object) -> list[dict[str, object]]:
-    """Return the arguments of each run; combine the parameter sets of several marks."""
+    """Return the arguments of each run. Combine the parameter sets of several marks."""
     sets: list[dict[str, object]] = [{}]
     for mark in _get_marks(function):
         if mark.name != "parametrize":  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ def _get_parameter_names(function: Callable[..., object]) -> list[str]:
 
 
 def _unwrap_fixture(value: object) -> Callable[..., object] | None:
-    """Return the function of a fixture, in any supported version of pytest; otherwise None."""
+    """Return the function of a fixture, in any supported version of pytest, otherwise None."""
     if "pytest" not in sys.modules or issubclass(type(value), (RemoteObject, type)):
         return None  # a fixture never comes from the solution, and the solution isn't asked for one
     function = getattr(value, "_fixture_function", None) or getattr(

@@ -40,7 +40,7 @@ _INIT = "__init__"
 
 
 class SubmittedFile(Value):
-    """One submitted Python file; `file` is the submitted name, `path` its path in the container."""
+    """One submitted Python file. `file` is the submitted name, `path` its path in the container."""
 
     name: str
     file: str
@@ -136,7 +136,7 @@ def _read_submitted(file: str) -> SubmittedFile:
 
 
 def _list_package_names(files: Mapping[str, SubmittedFile]) -> frozenset[str]:
-    """Return all folders above the files, and the files that are packages."""
+    """Return the module names of packages: the folders above the files, and ``__init__.py`` files."""
     above = {
         ".".join(parts[:count])
         for parts in (name.split(".") for name in files)

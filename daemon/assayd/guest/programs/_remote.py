@@ -30,11 +30,11 @@ _Function = type(find_own_classes)
 
 
 class SolutionFault(Exception):
-    """An exception raised when a request to the solution is impossible or fails; it makes the test fail."""
+    """An exception raised when a request to the solution is impossible or fails. It makes the test fail."""
 
 
 class SolutionClient:
-    """The solution's end of the connection, as the tests' process sees it.
+    """The tests' connection to the process of the solution.
 
     `fault` is the first fault, and `asked` is the number of requests to the solution.
     """
@@ -58,7 +58,7 @@ class SolutionClient:
         )
 
     def open(self) -> dict[str, object] | None:
-        """Wait until the solution is imported; return the reason if the import fails, otherwise None."""
+        """Wait until the solution is imported. Return the reason if the import fails, otherwise None."""
         try:
             kind, content = self._peer.receive()
         except (PeerExitedError, InvalidPeerMessage) as problem:
@@ -75,7 +75,7 @@ class SolutionClient:
         self._peer.classes = find_own_classes(names)
 
     def find_proxy(self, name: str) -> object | None:
-        """Return the proxy for a name of the solution; None if no function or class has this name."""
+        """Return the proxy for a name of the solution, or None if no function or class has this name."""
         return self._names.get(name)
 
     def ask(
@@ -105,21 +105,21 @@ class SolutionClient:
         return value
 
     def describe_last_call(self) -> str:
-        """Return the last call and its result as text; empty if none was made."""
+        """Return the last call and its result as text. The result is empty if none was made."""
         if self._last is None:
             return ""
         args, how, value = self._last
         return f"{_render(args)} {how} {value if how == 'raised' else _render(value)}"
 
     def refuse(self, what: str) -> SolutionFault:
-        """Return the exception for an operation that the solution must not decide."""
+        """Record and return the fault for an operation whose result the solution would decide."""
         return self._record_fault(
             "trust",
             f"{what}: the solution would decide the outcome; compare plain values, or set trust_objects",
         )
 
     def build_misuse_error(self, what: str) -> SolutionFault:
-        """Return the exception for a use of the solution that isn't possible across processes."""
+        """Record and return the fault for a use of the solution that is impossible across processes."""
         return self._record_fault("transfer", what)
 
     def count(self) -> None:
@@ -237,7 +237,7 @@ def _ask_class(kind: _RemoteClass, operation: str, name: str, *args: object, **k
 
 
 class _RemoteClass(type):
-    """A class of the solution; calling it creates an instance in the solution's process."""
+    """A class of the solution. Calling it creates an instance in the solution's process."""
 
     _assayd_owner: SolutionClient
     _assayd_at: int
@@ -382,7 +382,7 @@ for _name in _DECIDING.split():
 
 
 def _describe(value: object, kept: bool) -> tuple[str, list[str]] | None:
-    """Return the description of a test function that the solution may call; refuse other values."""
+    """Return the description of a test function that the solution may call. Refuse other values."""
     kind = type(value)
     if kind is _Function or kind.__name__ in {"method", "_lru_cache_wrapper"}:
         return "function", [str(getattr(value, "__name__", "callback"))[:100]]
@@ -410,7 +410,7 @@ def _describe_exception(problem: BaseException, operation: str, name: str) -> Ra
 
 
 def _create_exception(kind: type[BaseException], args: object, message: str) -> BaseException:
-    """Return an exception; give it the original arguments if these could be transferred."""
+    """Return an exception, with the original arguments if they could be transferred."""
     try:
         return kind(*args) if type(args) is tuple else kind(message)
     except Exception:  # noqa: BLE001 - a type that wants other arguments
@@ -418,7 +418,7 @@ def _create_exception(kind: type[BaseException], args: object, message: str) -> 
 
 
 def _render(value: object) -> str:
-    """Return a plain value as text; describe a proxy without sending a request to its object."""
+    """Return a plain value as text. Describe a proxy without sending a request to its object."""
     if isinstance(value, RemoteObject):
         return f"<{object.__getattribute__(value, '_assayd_label')}>"
     if type(value) is tuple:

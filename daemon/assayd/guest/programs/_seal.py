@@ -66,7 +66,7 @@ class CodeSnapshot:
         ]
 
     def broken(self) -> str | None:
-        """Return the name of the first part that has changed; None if no part has changed."""
+        """Return the name of the first part that has changed, or None if no part has changed."""
         for names, key, value, name in self._held:
             if names.get(key) is not value:
                 return name
@@ -81,7 +81,7 @@ class CodeSnapshot:
 
 
 def iter_shadowed_attributes(thing: object) -> Iterator[tuple[str, object]]:
-    """Yield the names and values of an object's attributes that override code of its class."""
+    """Yield the names and values of an object's attributes that shadow code of its class."""
     kinds = type(thing).__mro__
     for key, value in list(getattr(thing, "__dict__", {}).items()):
         found = next((vars(kind)[key] for kind in kinds if key in vars(kind)), None)

@@ -30,9 +30,9 @@ class UnreadableCsv(Exception):
 
 
 def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
-    """Create a table for each file that the SQL names; return the errors of files that can't be opened.
+    """Create a table for each file that the SQL names. Return the errors of files that can't be opened.
 
-    Raises: BadCsv, sqlite3.Error.
+    Raises: UnreadableCsv, sqlite3.Error.
     """
     missing: dict[str, str] = {}
     csv.field_size_limit(_MAX_FIELD_CHARS)

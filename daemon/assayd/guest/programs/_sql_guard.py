@@ -71,7 +71,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class SqlGuard:
-    """An authorizer. `refused` is the last refused action; `acts` contains the changed and read tables."""
+    """An authorizer. `refused` is the last refused action. `acts` contains the changed and read tables."""
 
     def __init__(
         self, *, schema: bool, pragmas: frozenset[str], admits: frozenset[str] = frozenset()
@@ -98,7 +98,7 @@ class SqlGuard:
     def __call__(
         self, action: int, first: str | None, second: str | None, _schema: str | None, by: str | None
     ) -> int:
-        """Return whether SQLite may perform an action; SQLite calls this for each action of a statement."""
+        """Return whether SQLite may perform an action. SQLite calls this for each action of a statement."""
         verb = self._verbs.get(action)
         # Reads in a common table expression or a trigger have its name in `by`.
         own = by is None or verb == "READ"

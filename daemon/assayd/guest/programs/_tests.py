@@ -200,7 +200,7 @@ class PytestReporter:
 
 
 class _RunningTest:
-    """A test whose steps are running."""
+    """A test in progress, with its outcome so far."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -209,7 +209,7 @@ class _RunningTest:
         self.line: dict[str, object] = {"id": name, "duration_s": 0.0}
 
     def process_report(self, report: Any, problem: BaseException | None, texts: Texts) -> None:
-        """Process the report of the step that is due."""
+        """Record the report of the test's next step (setup, call or teardown)."""
         step = self.due
         self.due = _NEXT.get(step)
         if step == "setup" and not report.passed:
@@ -237,7 +237,7 @@ class _SessionSnapshot:
         self._items = {name: (item, dict(_iter_item_parts(item, name))) for name, item in items.items()}
 
     def broken(self, test: str | None) -> str | None:
-        """Return the name of the first changed part of the framework or of this test; None if unchanged."""
+        """Return the name of the first changed part of the framework or this test, or None if unchanged."""
         item, held = self._items.get(test or "", (None, {}))
         for before, now in (
             (self._registered, dict(_iter_registered(self._session))),
@@ -293,7 +293,7 @@ def _iter_tests(session: Any, path: str, module: object) -> Iterator[Any]:
 
 
 def _wrap_hook(hook: Callable[..., object]) -> object:
-    """Return a plain function for the framework; through it, only the hook call is accessible."""
+    """Return a plain function for the framework. Through it, only the hook call is accessible."""
     names: dict[str, object] = {"__builtins__": {}, "told": hide_closure(hook)}
     parameters = ", ".join(inspect.signature(hook).parameters)
     text = f"def {hook.__name__}({parameters}): return told({parameters})"
@@ -336,6 +336,6 @@ def _clean_node_id(nodeid: str) -> str:
 
 
 def _make_unique_name(nodeid: str, number: int) -> str:
-    """Return a name, truncated if it is long; in this case, a number makes it unique."""
+    """Return a name, truncated if it is long. In this case, a number makes it unique."""
     name = clean_text(nodeid)
     return name if len(name) <= _MAX_ID else f"{name[: _MAX_ID - 10]}…{number}"

@@ -55,7 +55,7 @@ _MODULE = "submission"
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Compile and run the source, call the function, and return the result record."""
+    """Compile and run the source, call the function, and return the result record of the call."""
     text = read_text(arguments)
     name = get_argument(arguments, "function", str)
     args, kwargs = get_argument(arguments, "args", list), get_argument(arguments, "kwargs", dict)

@@ -23,7 +23,7 @@ IN_PYTHON = False
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Turn this process into the program; return only if this fails."""
+    """Replace this process with the program. Return an error record if this fails."""
     argv: list[str] = get_argument(arguments, "argv", list)
     added: dict[str, str] = get_argument(arguments, "env", dict)
     try:

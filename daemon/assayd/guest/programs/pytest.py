@@ -42,7 +42,7 @@ _MAX_CHARS = 20_000
 
 
 class Coverage:
-    """The blocks of one file, and the blocks that were run."""
+    """The code blocks of one file, with a record of those that were executed."""
 
     def __init__(self) -> None:
         self._blocks: list[str] = []
@@ -63,7 +63,7 @@ class Coverage:
         return compile(tree, one.path, "exec", dont_inherit=True), {_MARK: self._seen.add}
 
     def told(self) -> Mapping[str, str]:
-        """Return all blocks and the blocks that were run, as two texts; empty if these are too large."""
+        """Return all blocks and the executed blocks as two strings, which are empty if they are too large."""
         blocks, seen = ";".join(self._blocks), " ".join(map(str, sorted(self._seen)))
         return {"blocks": blocks, "seen": seen} if len(blocks) + len(seen) < _MAX_CHARS else {}
 

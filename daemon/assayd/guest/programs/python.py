@@ -113,7 +113,7 @@ def _build_exception_record(problem: BaseException, texts: Texts) -> Record:
 
 
 def _build_failed_script_record(problem: BaseException, texts: Texts) -> Record:
-    """Return the record of a script's exception; write to standard error what the interpreter would."""
+    """Return the record of a script's exception, and print it to stderr like the interpreter."""
     if is_real_subclass(problem, SystemExit):
         return {"status": "exited", "exit_code": _determine_exit_code(problem)}
     record = _build_exception_record(problem, texts)

@@ -34,7 +34,10 @@ _QUERY = (
 
 
 def read_names(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the first tables, each with its first columns; empty if the database can't be read."""
+    """Return the column names by table, both limited in number.
+
+    The result is empty if the database can't be read.
+    """
     import sqlite3
 
     found: dict[str, list[str]] = {}
@@ -67,7 +70,7 @@ class Statement(Value):
 
 
 def split_statements(text: str) -> Iterator[Statement]:
-    """Return the statements; comments between statements are ignored."""
+    """Return the statements. Comments between statements are ignored."""
     number, start = 0, _skip_blanks(text, 0)
     while start < len(text):
         number, end = number + 1, _find_statement_end(text, start)
@@ -76,7 +79,7 @@ def split_statements(text: str) -> Iterator[Statement]:
 
 
 def locate_error(text: str, statement: Statement, message: str) -> tuple[int, int]:
-    """Return line and column of an error message's subject; if uncertain, return those of the statement."""
+    """Return line and column of an error message's subject. If uncertain, return those of the statement."""
     found = _NAMED.search(message)
     name = next(filter(None, found.groups()), None) if found else None
     offset = statement.start
@@ -115,7 +118,7 @@ def _format_float(value: float) -> str:
 
 
 class TablePrinter:
-    """A printer that counts all rows, but prints only a limited number for all statements together."""
+    """A printer of tables that prints a limited number of rows in total, but counts all rows."""
 
     def __init__(self, *, max_rows: int, max_cell_chars: int) -> None:
         self.rows = 0
@@ -124,7 +127,7 @@ class TablePrinter:
         self._began = False
 
     def print_rows(self, number: int, cursor: sqlite3.Cursor) -> None:
-        """Print the rows that a statement selects; run it to its end, even if not all rows are shown."""
+        """Print the rows that a statement selects. Run it to its end, even if not all rows are shown."""
         before, room = self.rows, self._left
         self._print_line([name for name, *_ in cursor.description or ()], apart=self._began)
         self._began = True
@@ -160,7 +163,9 @@ _TABLES = (
 
 
 def read_tables(connection: sqlite3.Connection, guard: SqlGuard | None = None) -> list[list[object]]:
-    """Return ``[name, rows, [column, type, …]]`` for each table; empty if the database can't be read.
+    """Return ``[name, rows, [column, type, …]]`` for each table.
+
+    The result is empty if the database can't be read.
 
     Only the catalog is read without the guard, because the guard's profile may refuse access to column
     names.
@@ -214,7 +219,7 @@ class _UnusableDatabase(Exception):
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the statements in order until one fails."""
+    """Run the statements in order until one fails, and return the result record."""
     import sqlite3
 
     mode = get_argument(arguments, "mode", str)
@@ -276,7 +281,7 @@ class _ScriptRun:
 
     @property
     def tables(self) -> list[list[object]]:
-        """Return the tables after the statements; empty unless all statements were run."""
+        """Return the tables after the statements. The result is empty unless all statements were run."""
         return self._tables
 
     def check(self, connection: sqlite3.Connection) -> None:

@@ -64,7 +64,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 
 
 def _redirect_output() -> Callable[[], str]:
-    """Redirect the output of the tests to a limited buffer; return a function that reads the buffer."""
+    """Redirect the output of the tests to a limited buffer, and return a function that reads the buffer."""
     from _io import StringIO
 
     kept = sys.stdout = sys.stderr = StringIO()
@@ -88,7 +88,7 @@ class _TestRun:
         self.value: object = None
 
     def run(self) -> None:
-        """Run the test. Return if the test passes; raise any exception that the test raises."""
+        """Run the test, and raise any exception that it raises."""
         do = self._own["do"]
         names = self._create_module()
         if do == "case":
@@ -147,7 +147,7 @@ class _TestRun:
         exec(code, names)  # noqa: S102 - this is what the container is for
 
     def _run_assertion(self, text: str, names: Names) -> None:
-        """Run the other statements before the chosen assertion, and then the assertion."""
+        """Run the chosen assertion, after all preceding statements that aren't assertions."""
         tree = compile(text, TEXT, "exec", _ONLY_TREE, dont_inherit=True)
         left = int(str(self._own["index"]))
         body = []

@@ -41,7 +41,7 @@ class CodeContext(BaseModel):
 
 
 def build_base_payload(context: CodeContext) -> Document:
-    """Return the payload without code."""
+    """Return the payload's inputs, cases and required modules, without code."""
     cases = [case.model_dump(mode="json") for case in context.cases]
     base: dict[str, object] = {"inputs": context.inputs}
     if cases:
@@ -52,7 +52,7 @@ def build_base_payload(context: CodeContext) -> Document:
 
 
 def describe_surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[PromptContext]:
-    """Return the inputs and the cases; without inputs, return only the cases, with their inputs."""
+    """Return the inputs and the cases. Without inputs, return only the cases, with their inputs."""
     found = [_describe_inputs(inputs)] if inputs or not cases else []
     if cases:
         told = describe_cases((case, case.inputs, case.expected) for case in cases)

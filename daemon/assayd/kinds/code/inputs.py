@@ -148,7 +148,7 @@ def _check_type(declaration: Declaration, value: JsonValue, text: str) -> Iterat
 
 
 def _suggest_type_fix(declaration: Declaration, actual: str) -> str:
-    """Return a suggestion to change the declaration or, unless the value is None, to change the value."""
+    """Return the suggestion to change the declaration or, unless the value is None, the value."""
     name = declaration.name
     if actual == "None":
         optional = code_types.format_types({*declaration.types, "None"})

@@ -103,7 +103,7 @@ def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> 
 
 
 def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
-    """Return whether a second run has no external effects and could return a different result."""
+    """Return whether a second run has no external effects, but could return a different result."""
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return False
     return _CHANCE.search(code) is not None and _LEAVES_TRACES.search(code) is None
@@ -112,7 +112,7 @@ def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
 def compare_second_run(
     first: JsonValue, again: tuple[JsonValue, ...], text: str, line: int | None
 ) -> list[Finding]:
-    """Return a finding if a second run returned a different result; return [] if the second run failed."""
+    """Return a finding if a second run returned a different result. Return [] if the second run failed."""
     if not again or again[0] is None or again[0] == first:
         return []
     finding = Finding(
@@ -369,7 +369,7 @@ def iter_runs(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object],
 
 
 def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
-    """Judge the end of every run; if all runs completed, judge their results as well."""
+    """Judge the end of every run. If all runs completed, judge their results as well."""
     payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
     cases = [case for _, _, case in iter_runs(payload)]
     tries = [
@@ -410,7 +410,7 @@ def _judge_result(tried: JudgedUnit, wanted: CodeCase | None, payload: PreparedC
 
 
 def _merge_findings(tries: Sequence[JudgedUnit]) -> tuple[Finding, ...]:
-    """Return the findings of all runs; merge equal findings of several runs."""
+    """Return the findings of all runs. Merge equal findings of several runs."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
@@ -427,7 +427,7 @@ def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
 
 
 def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> JudgedUnit:
-    """Judge the end of a run; a successful run must report `result` or its absence."""
+    """Return the result of a run. A successful run must report `result` or its absence."""
     if unit is None:
         return build_not_started_result(name)
     around = ExceptionContext(text=payload.code, required=payload.requires, awaited=payload.awaited)

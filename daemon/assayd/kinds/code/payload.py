@@ -13,7 +13,7 @@ Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,9
 
 
 class CodeCase(ExpectedCase):
-    """The expected `result` for given inputs; the listed fields must be equal, others are ignored."""
+    """The expected `result` for given inputs. The listed fields must be equal, others are ignored."""
 
     inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
     expected: object

@@ -95,7 +95,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
 
 
 def resolve_types(names: Collection[str]) -> frozenset[str]:
-    """Return the types that an annotation's names refer to; return `ANYTHING` for unchecked types."""
+    """Return the types that an annotation's names refer to. Return `ANYTHING` for unchecked types."""
     found: set[str] = set()
     for name in names:
         found |= _BY_NAME.get(name, {ANYTHING})
@@ -247,7 +247,10 @@ def _undefined_name_findings(
 
 
 def _build_plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
-    """Return the edit that replaces those names of an annotation that have a plain type, or None."""
+    """Return the edit that replaces names by built-in types, e.g. `List` by `list`.
+
+    Return None if no name has a replacement, if a name is quoted, or if the names are on several lines.
+    """
     nodes = [node for node, _ in names if node.id in _PLAIN]
     lines = {node.lineno for node in nodes}
     if len(lines) != 1 or any(quoted for _, quoted in names):
@@ -261,7 +264,7 @@ def _build_plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) ->
 
 
 def _iter_type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
-    """Yield each plain name in an annotation, and whether it is quoted; skip the contents of `Literal`."""
+    """Yield each plain name in an annotation, and whether it is quoted. Skip the contents of `Literal`."""
     pending = [(annotation, False)]
     while pending:
         node, quoted = pending.pop()
@@ -342,7 +345,7 @@ ANNOTATION_RULES = (
 
 
 def find_declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
-    """Return the module's declarations of the given names, in order; only the first few hundred are used.
+    """Return the module's declarations of the given names, in order. Only the first few hundred are used.
 
     The number is limited because each declaration can require following all aliases of the module.
     """

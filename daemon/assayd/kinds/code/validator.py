@@ -161,7 +161,7 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge how the code ended, and then judge its result."""
+        """Judge the end of each run, and then the results."""
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:
@@ -169,7 +169,7 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
         return model_answer.extract_code(answer).text
 
     def passage(self, payload: CodePayload) -> SourcePart:
-        """Return the extracted code."""
+        """Return the code extracted from the answer."""
         return SourcePart(name="code", language="python", text=self.code_of(payload.code))
 
     def surroundings(self, payload: CodePayload) -> Sequence[PromptContext]:
@@ -185,7 +185,7 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
         return generating.describe_request_context(context)
 
     def base(self, context: CodeContext) -> Document:
-        """Return the payload without code."""
+        """Return the payload's inputs, cases and required modules, without code."""
         return generating.build_base_payload(context)
 
 

@@ -49,7 +49,7 @@ class SimilarPath:
 
     @property
     def is_number(self) -> bool:
-        """Return whether a number was replaced."""
+        """Return whether the replaced part of the path is a decimal number."""
         return self.old.isdecimal()
 
     @property
@@ -59,7 +59,7 @@ class SimilarPath:
 
 
 def build_similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, ...]:
-    """Return paths similar to the first two sample paths; first vary the pieces that the code contains."""
+    """Return paths similar to the first two sample paths. First vary the pieces that the code contains."""
     found: list[SimilarPath] = []
     chosen = list(dict.fromkeys(samples))[:2]
     room = (MOST_OF_FIRST, MOST_OF_SECOND) if len(chosen) > 1 else (MOST_OF_FIRST + MOST_OF_SECOND,)
@@ -99,7 +99,7 @@ def _replace_piece(path: str, old: str, new: str) -> str:
 
 
 def _next_number(digits: str) -> str:
-    """Return the next or previous number of the same length; most months and days stay valid."""
+    """Return the next or previous number of the same length. Most months and days stay valid."""
     number = int(digits)
     other = number - 1 if number % 10 > 1 or (number % 10 and number > 1) else number + 1
     return f"{other:0{len(digits)}d}"
@@ -137,12 +137,12 @@ class SimilarResult:
 
     @property
     def fields(self) -> Fields:
-        """Return the fields that aren't empty."""
+        """Return the non-empty fields of the result by name."""
         return drop_empty_fields(list_result_fields(self.result or {}))
 
 
 def list_result_fields(result: Result) -> dict[str, JsonValue]:
-    """Return a result's fields by name; the name of a nested field includes the outer field's name."""
+    """Return a result's fields by name. The name of a nested field includes the outer field's name."""
     found: dict[str, JsonValue] = {}
     left = list(result.items())[::-1]
     while left and len(found) < MAX_FIELDS:
@@ -155,7 +155,7 @@ def list_result_fields(result: Result) -> dict[str, JsonValue]:
 
 
 def flatten_fields(result: Result) -> Fields:
-    """Return the non-empty fields; replace a short list by one field per element, named by its index."""
+    """Return the non-empty fields. Replace a short list by one field per element, named by its index."""
     found: dict[str, JsonValue] = {}
     for name, value in drop_empty_fields(list_result_fields(result)).items():
         if isinstance(value, list) and len(value) <= _MAX_ELEMENTS:
@@ -251,7 +251,7 @@ def contains_pieces(text: str, path: str) -> bool:
 def find_hardcoded_fields(
     samples: Mapping[str, Result], known: Sequence[str]
 ) -> list[tuple[str, JsonValue, str]]:
-    """Return the other fields that have one value for all paths although only some paths contain it.
+    """Return the fields, except `known`, with one value for all paths, although some paths don't contain it.
 
     Each field is returned with its value and the first path that doesn't contain this value.
     """
@@ -281,7 +281,7 @@ def is_independent_of_path(samples: Mapping[str, Result], tried: Sequence[Simila
 
 
 def is_fixed_outside_samples(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether all changed sample paths have one common result, different from the samples'."""
+    """Return whether all similar paths have one common result that differs from the samples' results."""
     if len(tried) < _FEW or not any(one.similar.is_number for one in tried):
         return False
     results = [one.fields for one in tried]

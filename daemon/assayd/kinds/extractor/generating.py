@@ -32,7 +32,7 @@ def extract(path: str) -> dict:
 
 
 class ExtractorContext(BaseModel):
-    """The context of a generated extractor: sample paths and cases to pass; at least one path or case."""
+    """The context of a generated extractor: sample paths and cases, of which at least one must exist."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,7 +47,7 @@ class ExtractorContext(BaseModel):
 
 
 def build_base_payload(context: ExtractorContext) -> Document:
-    """Return the payload without code; if it has no sample paths, use the paths of the cases."""
+    """Return the payload without code. If it has no sample paths, use the paths of the cases."""
     paths = context.sample_paths or tuple(dict.fromkeys(case.path for case in context.cases))
     cases = [case.model_dump(mode="json") for case in context.cases]
     return {"sample_paths": list(paths), **({"cases": cases} if cases else {})}

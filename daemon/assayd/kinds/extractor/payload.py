@@ -14,7 +14,7 @@ SamplePath = Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)]
 
 
 class ExtractorCase(ExpectedCase):
-    """The expected result for one path; the listed fields must be equal, and other fields are ignored."""
+    """The expected result for one path. The listed fields must be equal, and other fields are ignored."""
 
     path: SamplePath
     expected: dict[str, object]

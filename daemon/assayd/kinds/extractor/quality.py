@@ -106,7 +106,7 @@ def _find_invalid_keys(tries: Sequence[JudgedUnit]) -> dict[str, list[str]]:
 
 
 def _choose_severity(problem: str) -> Severity:
-    """Return the severity of a problem; a tuple becomes a JSON array without loss."""
+    """Return the severity of a problem. A tuple becomes a JSON array without loss."""
     return Severity.INFO if problem.startswith("a tuple") else Severity.WARNING
 
 
@@ -192,7 +192,7 @@ class ExtraCalls:
 
     @property
     def calls(self) -> list[list[str]]:
-        """Return the arguments of each call; the first call and the last call use the last sample path."""
+        """Return the arguments of each call. The first call and the last call use the last sample path."""
         return [*[[self.last]] * self.repeats, *([one.path] for one in self.similar), [self.last]]
 
 
@@ -224,7 +224,7 @@ class ExtractorResults:
 def collect_results(
     samples: Mapping[str, Result], last: Result, again: ExtraCalls | None, returned: Sequence[JsonValue]
 ) -> ExtractorResults:
-    """Return the collected results; the results of the additional calls can be missing."""
+    """Return the collected results. The results of the additional calls can be missing."""
     if again is None or not returned:
         return ExtractorResults(samples=samples)
     tried = (

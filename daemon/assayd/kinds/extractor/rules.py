@@ -167,7 +167,7 @@ def render_rules(rules: RuleSet) -> str:
 
 
 def parse_rules(text: str) -> RuleSet:
-    """Parse rules. Raises: ValueError."""
+    """Parse extraction rules from YAML. Raises: ValueError, if they are invalid."""
     try:
         return RuleSet.model_validate(yaml.load(text, Loader=_PlainLoader))  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as problem:

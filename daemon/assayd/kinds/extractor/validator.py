@@ -144,7 +144,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
     generation_context = ExtractorContext
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
-        """Return the requirements for a model; under a report-only profile, omit the refused names."""
+        """Return the requirements for a model. Under a report-only profile, omit the refused names."""
         refused = () if policy is not None and policy.reports_only else (_REFUSED,)
         return (*self.reminders, *refused, *describe_permissions(policy, offer=self.offer))
 
@@ -188,7 +188,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
         )
 
     def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the result for every path; if every path has a result, also judge the results' quality."""
+        """Judge the result for every path. If every path has a result, also judge the results' quality."""
         if payload.paths:
             return _judge_applied(payload, result)
         text, names = SplitText(payload.code), (*payload.sample_paths, *(case.name for case in payload.cases))
@@ -242,11 +242,14 @@ class ExtractorKind(Kind[ExtractorPayload]):
         return generating.describe_request_context(context)
 
     def base(self, context: ExtractorContext) -> Document:
-        """Return the payload without code."""
+        """Return the payload's sample paths and cases, without code."""
         return generating.build_base_payload(context)
 
     def taken(self, payload: ExtractorPayload) -> ExtractedFields:
-        """Return the sample paths, and the fields of the dict that `extract` returns; empty for rules."""
+        """Return the sample paths, and the fields of the dict that `extract` returns.
+
+        The result is empty for rules.
+        """
         if extract_rules_text(payload.code) is not None:
             return ExtractedFields(texts=(), fields=())
         fields = find_extracted_fields(_clean_answer(payload).text, EXPECTED.function)
@@ -319,7 +322,7 @@ def _split_paths(paths: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _judge_applied(payload: ExtractorPayload, result: RunResult) -> Judgement:
-    """Judge the results of approved code for many paths; each result must be a dict, possibly empty."""
+    """Judge the results of approved code for many paths. Each result must be a dict, possibly empty."""
     judge, tries = RepeatedCallJudge(text=payload.code, function=EXPECTED.function), list[JudgedUnit]()
     shares = list(_split_paths(payload.paths))
     for (_, paths), (_, unit) in zip(shares, _match_units([name for name, _ in shares], result), strict=True):
@@ -356,7 +359,10 @@ def _judge_result_quality(
 
 
 def _list_computed_access_names(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
-    """Return the module names that computed accesses can reach; empty if the code has no such access."""
+    """Return the module names that computed accesses can reach.
+
+    The result is empty if the code has no such access.
+    """
     if not any(function in text for function in _BY_NAME):
         return {}
     return {
@@ -398,7 +404,7 @@ def _match_units(names: Sequence[str], result: RunResult) -> Iterator[tuple[str,
 
 
 def _compare_case(tried: JudgedUnit, case: ExtractorCase) -> JudgedUnit:
-    """Compare the result of a case with the expected result; the call itself is judged separately."""
+    """Compare the result of a case with the expected result. The call itself is judged separately."""
     return judge_expected_value(tried, case, case.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
@@ -406,7 +412,7 @@ _NOT_RUN = "Convert it to a dict: return dict(…) with pairs, or a dict compreh
 
 
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> JudgedUnit:
-    """Judge one call: it must return a dict, and not an instance of a subclass of `dict`."""
+    """Return the result of one call, which must be a dict, but not an instance of a subclass."""
     return _require_dict(judge_call(path, unit, text=text, function=EXPECTED.function))
 
 

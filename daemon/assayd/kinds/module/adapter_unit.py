@@ -78,7 +78,7 @@ def build_probe(adapter: str, contract: AdapterContract) -> str:
 def judge_adapter(
     file: str, unit: UnitResult | None, texts: Mapping[str, str], contract: AdapterContract
 ) -> tuple[Finding, ...]:
-    """Judge the unit that ran the probe. `unit` is None if the unit never started."""
+    """Return the findings about the unit that ran the probe. `unit` is None if it never started."""
     if unit is None:
         return ()
     events = tuple(_event_findings(file, unit, texts))

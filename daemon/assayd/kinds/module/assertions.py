@@ -199,7 +199,7 @@ def _find_test_fault(
 
 @dataclass(slots=True, kw_only=True)
 class _StatementBudget:
-    """The number of statements that can still be read; when it reaches 0, tests are treated as correct."""
+    """The number of statements that can still be read. When it reaches 0, tests are treated as correct."""
 
     left: int
 
@@ -279,7 +279,7 @@ def _suppresses_all(item: ast.withitem) -> bool:
 
 
 def _iter_calls(node: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls in an expression, or in a statement; skip the statement's blocks."""
+    """Yield the calls in an expression, or in a statement. Skip the statement's blocks."""
     pending = [node]
     while pending:
         each = pending.pop()
@@ -334,7 +334,10 @@ _SAME = ast.Eq | ast.Is | ast.LtE | ast.GtE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameBindings:
-    """The names that a test binds once. `kinds` maps names to new objects' classes, `values` to values."""
+    """The names that a test binds once.
+
+    `kinds` maps a name to the class of its new object; `values` maps a name to its value expression.
+    """
 
     kinds: dict[str, str]
     values: dict[str, ast.expr]
@@ -356,7 +359,7 @@ class NameBindings:
         return cls(kinds=kinds, values=values)
 
     def resolve_value(self, node: ast.expr) -> ast.expr:
-        """Return the value of a name that is bound once, or the name itself for a new object."""
+        """Follow names to the expression that they are bound to. Stop at a name of a new object."""
         seen: set[str] = set()
         while isinstance(node, ast.Name) and node.id in self.values and node.id not in seen:
             seen.add(node.id)
@@ -366,12 +369,12 @@ class NameBindings:
         return node
 
     def resolve_class(self, node: ast.expr) -> str:
-        """Return the class of an expression that creates a new object; return "" for other expressions."""
+        """Return the class of an expression that creates a new object. Return "" for other expressions."""
         return self.kinds.get(node.id, "") if isinstance(node, ast.Name) else _get_called_class_name(node)
 
 
 def _get_called_class_name(node: ast.expr) -> str:
-    """Return the name of a called class; a name with an initial capital letter is treated as a class."""
+    """Return the name of a called class. A name with an initial capital letter is treated as a class."""
     if not isinstance(node, ast.Call):
         return ""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -400,7 +403,7 @@ def is_always_true(node: ast.expr, made: NameBindings, methods: Collection[str])
 
 
 def _is_true_literal(node: ast.expr) -> bool:
-    """Return whether a literal value is true."""
+    """Return whether an expression is a literal with a true value."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return _is_constant(operand) and _is_empty(operand)
@@ -482,7 +485,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _are_equal(left: ast.expr, right: ast.expr) -> bool:
-    """Return whether two expressions have equal syntax trees; treat very long ones as different."""
+    """Return whether two expressions have equal syntax trees. Treat very long ones as different."""
     long, other = (sum(1 for _ in ast.walk(each)) for each in (left, right))
     if long != other or long > _MAX_NODES:
         return False

@@ -85,7 +85,7 @@ def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterCont
 
 
 def no_file(files: list[str]) -> Finding:
-    """Return the finding for a module that has no possible adapter file."""
+    """Return the finding for a module without any file that could be the adapter."""
     among = f"; the files are {shorten_text(', '.join(files), 200)}" if files else ""
     return Finding(
         rule="contract.no_file",

@@ -230,7 +230,7 @@ def _is_unittest(node: ast.ClassDef, where: _FileContext) -> bool:
 
 
 def _iter_base_names(node: ast.ClassDef, where: _FileContext) -> Iterator[str]:
-    """Yield the names of a class's direct and indirect base classes; resolve them in the module's files."""
+    """Yield the names of a class's direct and indirect base classes. Resolve them in the module's files."""
     seen, pending = {node}, [(node, where)]
     while pending:
         node, where = pending.pop()

@@ -60,7 +60,7 @@ def add_explanation(
 
 
 def add_file_hints(found: Sequence[Finding], files: Mapping[str, str]) -> list[Finding]:
-    """Add the probably intended files and keys to the first findings of a run."""
+    """Add hints about similar file names and existing keys to the first findings of a run."""
     read = index_files(files)
     first = [add_data_keys(suggest_similar_file(one, read), read) for one in found[:MAX_EXPLAINED]]
     return [*first, *found[MAX_EXPLAINED:]]

@@ -243,7 +243,7 @@ def _explain_missing_argument(
 def _explain_missing_key(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain a missing key in a test, e.g. ``data["results"]``: correct a similar key in the code."""
+    """Explain a missing key in a test, e.g. ``data["results"]``, by a similar key that the code writes."""
     wanted = found[1]
     if raised.meant is not None or not is_test(raised.file or ""):
         return None

@@ -36,7 +36,7 @@ _SHOWN_CHARS = 100
 
 
 def _find_only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
-    """Return the file and line of a function's only statement; None for a longer function."""
+    """Return the file and line of a function's only statement, or None for a longer function."""
     found = [
         (file, node)
         for file, text in texts.items()
@@ -189,7 +189,7 @@ def _explain_wrong_target(
 
 
 def _find_similar_targets(patched: str, targets: Sequence[str]) -> list[str]:
-    """Return the targets whose last part equals or resembles the patched name's; if none, return all."""
+    """Return the targets whose last part equals or resembles the patched name's. If none, return all."""
     last = patched.rpartition(".")[2]
     same = [target for target in targets if target.rpartition(".")[2] == last]
     near = find_close_names(last, sorted({target.rpartition(".")[2] for target in targets}))

@@ -318,7 +318,7 @@ def _pair_targets(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AS
 
 
 def _list_possible_values(node: ast.AST) -> list[ast.expr]:
-    """Return the expressions whose values an expression can have."""
+    """Return the operands that an expression can evaluate to, e.g. both branches of a conditional."""
     match node:
         case ast.NamedExpr(value=value):
             return [value]

@@ -305,7 +305,7 @@ def build_base_payload(context: ModuleContext) -> Document:
 
 
 def add_proposal(base: Document, proposal: Proposal) -> Document:
-    """Add files to a module; `manifest.json` becomes its manifest, unless the manifest is fixed.
+    """Add files to a module. `manifest.json` becomes its manifest, unless the manifest is fixed.
 
     Existing tests are never replaced, because an answer could otherwise adapt the tests to its code.
 

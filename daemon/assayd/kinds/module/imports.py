@@ -32,7 +32,7 @@ _IMPORTING = "importorskip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportableModules:
-    """The modules that can be imported in addition to the modules that the policy allows."""
+    """The importable modules in addition to those that the policy allows: own and provided modules."""
 
     modules: frozenset[str]
     provided: frozenset[str]
@@ -177,7 +177,7 @@ def _suggest_own_module(
 
 
 def _relative_import_finding(node: ast.ImportFrom, text: str, own: ImportableModules) -> Finding:
-    """Return the finding for a relative import outside a package, with an edit for a single-line import."""
+    """Return the finding for a relative import outside a package, with an edit if the import is one line."""
     dots, module = "." * node.level, node.module or ""
     message = f"Relative import of {dots + module!r}, outside a package."
     target = module or "MODULE"
@@ -197,7 +197,7 @@ def _relative_import_finding(node: ast.ImportFrom, text: str, own: ImportableMod
 
 
 class _UnusedImports:
-    """The imports of a source whose names are never used; computed on first use."""
+    """The imports of a source whose names are never used, computed on first use."""
 
     def __init__(self, tree: ScopedTree, text: str) -> None:
         self._tree = tree
@@ -226,7 +226,7 @@ class _UnusedImports:
 
 
 def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
-    """Return whether a statement is the only one in its block, so that it can't simply be removed."""
+    """Return whether a block consists only of this statement, which then can't simply be removed."""
     parent = tree.parent(node)
     blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
     return any(block == [node] for block in blocks if isinstance(block, list))

@@ -80,13 +80,13 @@ class Mutant(BaseModel):
     now: str
 
     def text(self, source: str) -> bytes:
-        """Return the changed source."""
+        """Return the mutant's complete source in UTF-8."""
         content = source.encode()
         return content[: self.start] + self.now.encode() + content[self.end :]
 
 
 def generate_mutants(source: str, most: int) -> list[Mutant]:
-    """Return up to `most` mutants; distribute them over functions, lines and types of change."""
+    """Return up to `most` mutants. Distribute them over functions, lines and types of change."""
     if most < 1:
         return []
     read = _parse_and_compile(source)
@@ -120,7 +120,7 @@ def _iter_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFun
 
 
 def _order_mutants(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
-    """Return the mutants with alternating types; each line's first mutant precedes all second mutants."""
+    """Return the mutants with alternating types. Each line's first mutant precedes all second mutants."""
     by_kind: dict[str, list[Mutant]] = {kind: [] for kind in _ORDER}
     for kind, one in found:
         by_kind[kind].append(one)
@@ -133,7 +133,7 @@ def _order_mutants(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
 
 
 def _compiles_differently(one: Mutant, source: str, original: object) -> bool:
-    """Return whether a mutant compiles to different code; a change in unreachable code has no effect."""
+    """Return whether a mutant compiles to different code. A change in unreachable code has no effect."""
     changed = _parse_and_compile(one.text(source).decode())
     return changed is not None and changed[1] != original
 
@@ -266,7 +266,10 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _has_no_effect(node: ast.expr) -> bool:
-    """Return whether changing an operator at an operand (0, 1, a string) has no effect or fails at once."""
+    """Return whether an operand (0, 1 or a string) makes changing its operator useless.
+
+    Such a change has no effect, or makes the code fail immediately.
+    """
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) or node.value in (0, 1)
     return isinstance(node, ast.JoinedStr)

@@ -48,7 +48,7 @@ class ModuleFiles(Mapping[str, str]):
     """The texts of a module by name, each parsed at most once, and the remaining explanation limit."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """Store the texts; each text is parsed on first use."""
+        """Store the texts. Each text is parsed on first use."""
         self._texts = {name: SplitText(text) for name, text in texts.items()}
         self._short: dict[str, list[str]] = {}
         self._parsed: dict[str, _ParsedFile] = {}
@@ -71,17 +71,17 @@ class ModuleFiles(Mapping[str, str]):
         return len(self._texts)
 
     def try_spend_explanation(self) -> bool:
-        """Count one explanation of a failure; return False if the limit is reached."""
+        """Count one explanation of a failure. Return False if the limit is reached."""
         self._explained_left -= 1
         return self._explained_left >= 0
 
     def try_spend_advice(self) -> bool:
-        """Count one hint that requires reading the source; return False if the limit is reached."""
+        """Count one hint that requires reading the source. Return False if the limit is reached."""
         self._advised_left -= 1
         return self._advised_left >= 0
 
     def lines(self, text: str) -> Sequence[str]:
-        """Return the first lines of a source; replace a line that is too long by an empty line."""
+        """Return the first lines of a source. Replace a line that is too long by an empty line."""
         if text not in self._short:
             lines = text[:MOST_CHARS].split("\n", _MAX_LINES)[:_MAX_LINES]
             self._short[text] = [line if len(line) <= _LINE_CHARS else "" for line in lines]
@@ -170,12 +170,12 @@ class ModuleFiles(Mapping[str, str]):
 
 
 def index_files(texts: Mapping[str, str]) -> ModuleFiles:
-    """Return an index of these texts; if they already are an index, return it unchanged."""
+    """Return an index of the given texts. Return an existing index unchanged."""
     return texts if isinstance(texts, ModuleFiles) else ModuleFiles(texts)
 
 
 def _list_names_in(nodes: Iterable[ast.expr]) -> Collection[str]:
-    """Return the names that occur in expressions."""
+    """Return the variable and attribute names in these expressions."""
     found: set[str] = set()
     for node in (one for each in nodes for one in ast.walk(each)):
         if isinstance(node, ast.Name):
@@ -186,7 +186,7 @@ def _list_names_in(nodes: Iterable[ast.expr]) -> Collection[str]:
 
 
 def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are similar to a name; compare only a limited number of them."""
+    """Return the known names that are similar to a name. Compare only a limited number of them."""
     if len(name) > _NAME_CHARS:
         return []
     compared = [one for one in dict.fromkeys(known) if len(one) <= _NAME_CHARS]

@@ -188,7 +188,7 @@ def _parse_final(told: PytestRecord, fields: Fields, number: int) -> FinalRecord
 
 
 def _parse_coverage(fields: Fields) -> LineCoverage | None:
-    """Parse the executed blocks; return None if any is malformed, because blocks only affect warnings."""
+    """Parse the executed blocks. Return None if any is malformed, because blocks only affect warnings."""
     blocks, seen = fields.get("blocks"), fields.get("seen")
     if not isinstance(blocks, str) or not isinstance(seen, str):
         return None
@@ -203,7 +203,7 @@ def _parse_coverage(fields: Fields) -> LineCoverage | None:
 
 
 def _parse_numbers(text: str) -> tuple[int, ...]:
-    """Parse numbers separated by spaces; return an empty list if any number is malformed."""
+    """Parse numbers separated by spaces. Return an empty tuple if any number is malformed."""
     parts = text.split()
     plain = all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts)
     return tuple(map(int, parts)) if plain else ()

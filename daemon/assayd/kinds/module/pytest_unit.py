@@ -93,7 +93,7 @@ class TestedFile:
 def judge_tests(
     file: str, unit: UnitResult | None, texts: Mapping[str, str], expected: ExpectedTests
 ) -> TestedFile:
-    """Judge the unit that ran a file's tests. `unit` is None if the unit never started.
+    """Return the results of the unit that ran a file's tests. `unit` is None if it never started.
 
     Args:
         file: the file's name.
@@ -306,7 +306,10 @@ def _exception_finding(
 
 
 def _explain_failure(finding: Finding, raised: RaisedException, texts: Texts, test: str = "") -> Finding:
-    """Return the explanation of a failure; beyond the limit, only reuse explanations of equal failures."""
+    """Return the finding with an explanation of the failure.
+
+    Beyond the limit, only explanations of equal failures are reused.
+    """
     if finding.rule == "tests.exited":
         return finding
     key = (finding.rule, finding.file, finding.line, raised.error_type, _strip_parameters(test))

@@ -81,7 +81,7 @@ def _reject_duplicates(names: list[str]) -> None:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """A loader of plain values; repeated keys and aliases are errors, and dates stay strings."""
+    """A loader of plain values. Repeated keys and aliases are errors, and dates stay strings."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         # As JSON, each alias is the whole value: a few lines would become gigabytes.

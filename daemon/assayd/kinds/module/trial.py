@@ -44,7 +44,7 @@ _MAX_BYTES = 8 * 2**20
 def plan_trial(
     spec: RunSpec, payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult]
 ) -> RunSpec | None:
-    """Plan a unit for each change and test file; return None if the tests execute no changed line.
+    """Plan a unit for each change and test file. Return None if the tests execute no changed line.
 
     Args:
         spec: the plan of the run that passed.
@@ -75,7 +75,7 @@ def plan_trial(
 def judge_trial(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
-    """Return the finding about detected changes; ignore changes in executed lines that weren't tried."""
+    """Return the finding about detected changes. Ignore changes in executed lines that weren't tried."""
     tried = _find_covered_mutants(payload, tests)
     units = trial.units if trial is not None else ()
     unnoticed = [one for one in payload.mutants if one not in tried]

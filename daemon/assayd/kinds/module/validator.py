@@ -209,7 +209,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         )
 
     def judge(self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the adapter and every test file; at least one test must have been executed."""
+        """Judge the adapter and every test file. At least one test must have been executed."""
         texts = ModuleFiles({name: text for name, text in payload.files.items() if is_python(name)})
         contract = adapter_unit.judge_adapter(
             _get_adapter_file(payload), _find_unit(result, 0, CONTRACT_UNIT), texts, policy.adapter
@@ -322,7 +322,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         return generating.build_base_payload(context)
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
-        """Return a payload with the proposed files."""
+        """Return the base payload with the files that the model proposed."""
         return generating.add_proposal(base, proposal)
 
 

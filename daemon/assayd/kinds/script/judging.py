@@ -29,7 +29,7 @@ def iter_runs(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase |
 
 
 def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
-    """Judge every run's end and every case's output; if all pass, also judge the last run's files."""
+    """Judge every run's end and every case's output. If all pass, also judge the last run's files."""
     tries = [
         _judge_run(name, _find_unit(result, index, name), submitted, case, result.container)
         for index, (name, _, case) in enumerate(iter_runs(submitted))
@@ -74,7 +74,7 @@ def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
 def _judge_unit(
     name: str, unit: UnitResult | None, submitted: ScriptPayload, container: ContainerFacts
 ) -> JudgedUnit:
-    """Judge how the program ended. `unit` is None if the unit never started."""
+    """Return the result of the program. `unit` is None if the unit never started."""
     if submitted.code is None:
         offer = (
             f"Image {container.image.rpartition('/')[2]} has {container.offer}." if container.offer else ""
@@ -102,7 +102,7 @@ _NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
 
 
 def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
-    """Yield findings about the declared outputs; include the runner's reason for each omitted output."""
+    """Yield findings about the declared outputs. Include the runner's reason for each omitted output."""
     there = {output.name: output for output in result.outputs}
     for path in submitted.collect:
         if path not in there:

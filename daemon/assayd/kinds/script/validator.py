@@ -131,7 +131,7 @@ class ScriptKind(Kind[ScriptPayload]):
         )
 
     def judge(self, payload: ScriptPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge how the program ended, and then its outputs."""
+        """Judge how the program ended, and then its output files."""
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:
@@ -157,7 +157,7 @@ class ScriptKind(Kind[ScriptPayload]):
     def context(
         self, payload: ScriptPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the request for a fix; include `reminders` and `offer` only for Python."""
+        """Return the request for a fix. Include `reminders` and `offer` only for Python."""
         context = super().context(payload, report, policy)
         if _is_python(payload):
             return context

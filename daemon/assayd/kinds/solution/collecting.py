@@ -144,7 +144,7 @@ def _is_test_case_class(node: ast.ClassDef, tree: ast.Module, deep: int = 0) -> 
 
 
 def find_used_names(trees: Sequence[ast.Module]) -> tuple[str, ...]:
-    """Return the names that tests use but don't define; omit names that can't belong to the solution."""
+    """Return the names that tests use but don't define. Omit names that can't belong to the solution."""
     used: dict[str, None] = {}
     bound: set[str] = set()
     for node in (node for tree in trees for node in ast.walk(tree)):
@@ -163,7 +163,7 @@ def find_used_names(trees: Sequence[ast.Module]) -> tuple[str, ...]:
 
 
 def find_solution_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
-    """Return the modules that tests import but no image contains; such a module is the solution."""
+    """Return the modules that tests import but no image contains. Such a module is the solution."""
     found: dict[str, None] = {}
     for node in (node for tree in trees for node in ast.walk(tree)):
         names = []

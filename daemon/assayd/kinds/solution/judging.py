@@ -47,7 +47,7 @@ Fields = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOutcome:
-    """The outcome of a test. `finding` is the fault. If `broken`, the solution can't be imported."""
+    """The outcome of a test. `finding` is the fault; `broken` is True if the solution can't be imported."""
 
     case: Case
     finding: Finding | None = None
@@ -55,7 +55,7 @@ class TestOutcome:
 
 
 def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
-    """Count the tests that passed; report the failed tests as far as the request permits."""
+    """Count the tests that passed. Report the failed tests as far as the request permits."""
     payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
     wanted = dict(enumerate(payload.cases))
     units = dict(enumerate(result.units))
@@ -96,7 +96,7 @@ def _judge_test(
 def _judge_record(
     unit: UnitResult, record: Fields, payload: PreparedSolution, wanted: SolutionCase | None
 ) -> TestOutcome:
-    """Judge the record of the tests' process; only one type of record is a pass."""
+    """Return the outcome that the record of the tests' process shows. Only one type of record is a pass."""
     if record.get("status") == "broken":
         return _build_import_failure_outcome(unit, record, payload)
     if (fault := record.get("fault")) is not None:
@@ -113,7 +113,7 @@ def _determine_cause(unit: UnitResult) -> Cause:
 
 
 def _read_record(unit: UnitResult) -> Fields | None:
-    """Parse the record of the tests' process; return None if it is missing, malformed or unreliable."""
+    """Parse the record of the tests' process. Return None if it is missing, malformed or unreliable."""
     if unit.outcome.cause not in _TELLING | {Cause.OUT_OF_MEMORY, Cause.PROCESS_LIMIT, Cause.DISK_LIMIT}:
         return None
     if len(unit.results) != 1 or unit.malformed is not None:
@@ -140,7 +140,7 @@ def _build_failed_outcome(
 
 
 def _build_import_failure_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
-    """Explain why the solution can't be imported; reveal no test, because none has run."""
+    """Explain why the solution can't be imported. Reveal no test, because none has run."""
     told = record.get("solution")
     raised = _parse_raised(told, "import") if isinstance(told, dict) else None
     if raised is None:
@@ -162,7 +162,7 @@ def _build_fault_outcome(unit: UnitResult, record: Fields, fault: JsonValue) -> 
 
 
 def _judge_returned_value(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> TestOutcome:
-    """Return the outcome of a test that returned; for a case, compare the returned value."""
+    """Return the outcome of a test that returned. For a case, compare the returned value."""
     passed = build_case(unit, CaseStatus.PASSED, None)
     if wanted is None:
         return TestOutcome(case=passed)
@@ -187,7 +187,7 @@ def _judge_returned_value(unit: UnitResult, record: Fields, wanted: SolutionCase
 
 
 def _judge_raised_exception(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
-    """Return the outcome of a test that raised an exception; prefer the solution's own exception."""
+    """Return the outcome of a test that raised an exception. Prefer the solution's own exception."""
     own, test = record.get("solution"), record.get("test")
     raised = _parse_raised(own, "call") if isinstance(own, dict) else None
     if raised is not None:
@@ -285,7 +285,7 @@ def _summary_finding(passed: int, counted: int, names: list[str] | None = None) 
 
 
 def _redact_case(case: Case, reveal: RevealLevel) -> Case:
-    """Return a case without the data that the request hides; the test's name was hidden earlier."""
+    """Return a case without the data that the request hides. The test's name was hidden earlier."""
     if reveal is RevealLevel.ALL:
         return case
     message = "skipped by the test" if _is_skipped_by_test(case) else None

@@ -145,11 +145,11 @@ class SolutionKind(Kind[SolutionPayload, PreparedSolution]):
         )
 
     def judge(self, payload: PreparedSolution, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Count the passed tests; report the details of failed tests as far as the profile reveals them."""
+        """Count the passed tests. Report the details of failed tests as far as the profile reveals them."""
         return judge_tests(payload, result)
 
     def integrity(self, payload: SolutionPayload) -> str:
-        """Return the basis of the score."""
+        """Return how the tests are isolated from the solution, which is the basis of the score."""
         if not payload.trust_objects:
             return "separated"
         return "trusted: objects of the solution compare themselves (trust_objects)"
@@ -175,7 +175,7 @@ class SolutionKind(Kind[SolutionPayload, PreparedSolution]):
     def context(
         self, payload: SolutionPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the context of a repair; include the comparison rules only if the cases are revealed."""
+        """Return the context of a repair. Include the comparison rules only if the cases are revealed."""
         shown = payload if payload.reveal is RevealLevel.ALL else payload.model_copy(update={"cases": ()})
         return super().context(shown, report, policy)
 
@@ -240,7 +240,7 @@ def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Find
 
 
 def _can_bind_name(tree: ast.Module, name: str) -> bool:
-    """Return whether any code of a module could bind a name, including star imports and `exec`."""
+    """Return whether any code of a module could bind a name, e.g. by a star import or `exec`."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=bound) | ast.AsyncFunctionDef(name=bound) | ast.ClassDef(name=bound):

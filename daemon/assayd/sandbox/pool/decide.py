@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class PoolKey:
-    """The properties fixed when a container is created; a container suits any attempt with an equal key."""
+    """The properties fixed when a container is created. A container suits any attempt with an equal key."""
 
     image: str
     image_digest: str
@@ -49,7 +49,7 @@ _KNOWN: WeakValueDictionary[tuple[object, ...], PoolKey] = WeakValueDictionary()
 
 
 def intern_key(key: PoolKey) -> PoolKey:
-    """Return an equal key that is already in use, or otherwise this key."""
+    """Return the known key that equals `key`. If there is none, register and return `key`."""
     return _KNOWN.setdefault(_parts_of(key), key)
 
 
@@ -190,7 +190,7 @@ def decide_actions(state: PoolState, now: float) -> list[Action]:
 def find_idle_spare(state: PoolState, key: PoolKey, *, quick: bool) -> str | None:
     """Return the idle container that a run can use in addition to its own, or None.
 
-    It is spared only if no run waits and a processor is free. If replacing it takes long, the reserve stays.
+    A container is spared only if no run waits and a processor is free. Unless `quick`, the reserve is kept.
     """
     fitting = [idle.ulid for idle in state.idle if idle.key == key and idle.alive]
     busy = state.waiting or len(state.leased) >= state.limits.processors
@@ -207,7 +207,10 @@ def _remove_unfit(state: PoolState, now: float) -> Iterator[RemoveContainer]:
 
 
 def _assign(state: PoolState, *, may_create: bool) -> list[AssignContainer]:
-    """Yield assignments in turn; while creations are possible, reserved containers only for idle flows."""
+    """Return the assignments in turn. While enough containers can be created, save the reserved ones.
+
+    Reserved containers are for idle flows.
+    """
     if not state.waiting or not state.idle:
         return []
     sparingly = list(_assign_in_turn(state, reserved=RESERVED))
@@ -287,7 +290,7 @@ def _list_unserved_keys(state: PoolState) -> list[PoolKey]:
 
 
 def _count_shortages(state: PoolState) -> dict[PoolKey, int]:
-    """Return the number of containers that each key's reserve lacks; omit keys that lack none.
+    """Return the number of containers that each key's reserve lacks. Omit keys that lack none.
 
     This function is called several times per attempt with tens of keys; therefore, it avoids function calls
     per key.
@@ -312,8 +315,8 @@ def _list_startable_keys(state: PoolState) -> list[PoolKey]:
 def _find_due_reserve_key(state: PoolState) -> list[PoolKey]:
     """Return a list with the key whose reserve is due for a start although runs wait, or an empty list.
 
-    One of several starts is for a reserve, so that a container is soon available for an idle flow again;
-    all other starts are for waiting runs, in turn.
+    One of several starts is for a reserve, so that an idle flow soon finds a container again. All other
+    starts are for waiting runs, in turn.
     """
     few = state.limits.start_concurrency < 2 or state.since_refill < STARTS_BETWEEN
     if not state.waiting or few:
@@ -347,7 +350,7 @@ def _create(state: PoolState, startable: Sequence[PoolKey]) -> Iterator[CreateCo
 
 
 def _refill_idle(state: PoolState) -> Iterator[CreateContainer]:
-    """Yield creations for reserves; while attempts run, only for keys with few containers.
+    """Yield creations for reserves. While attempts run, create only for keys with few containers.
 
     One removal can run concurrently, because the engine must alternate between creations and removals under
     steady demand. If a key has few containers, one more start is allowed.
@@ -370,7 +373,7 @@ def _create_within_memory(state: PoolState, keys: Sequence[PoolKey]) -> Iterator
 
 
 def _list_missing_keys(state: PoolState) -> list[PoolKey]:
-    """Return each key once per missing container; begin with the lowest ratio of containers to target."""
+    """Return each key once per missing container. Begin with the lowest ratio of containers to target."""
     have = Counter(map(_key_of, state.idle))
     for coming in (state.starting, state.refilling):
         for key, count in coming.items():

@@ -105,7 +105,7 @@ class ContainerPool:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ContainerPool]:
-        """Run the pool for the duration of the `with` block; remove every container at its end."""
+        """Run the pool for the duration of the `with` block. Remove every container at its end."""
         async with task_group() as self._tasks:
             self._open = True
             ticker = self._tasks.create_task(self._run_periodically(), name="pool-tick")
@@ -164,7 +164,7 @@ class ContainerPool:
                 asyncio.get_running_loop().call_later(BREATH_S, self._update)
 
     async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
-        """Wait for a container with this key; return the container, and whether it was warm.
+        """Wait for a container with this key. Return the container, and whether it was warm.
 
         Users and their flows are served in turn.
 
@@ -184,7 +184,7 @@ class ContainerPool:
         return container, warm
 
     async def acquire_spare(self, key: PoolKey, user: int = 0, flow: str = "") -> Container | None:
-        """Lease a second container to a run, without waiting; return None if none can be spared."""
+        """Lease a second container to a run, without waiting. Return None if none can be spared."""
         ulid = find_idle_spare(self._snapshot(self._waiting.list_in_order()), key, quick=self._is_quick)
         if ulid is None:
             return None
@@ -217,17 +217,17 @@ class ContainerPool:
             self.release(container)
 
     def release(self, container: Container) -> None:
-        """Give a used container back to the pool, which removes it without delaying the caller."""
+        """Return a used container to the pool, which removes the container in the background."""
         self._leased.pop(container.ref.ulid, None)
         self._start_removal(container)
         self._update()
 
     def schedule_update(self) -> None:
-        """Determine and execute the next actions."""
+        """Determine and execute the pool's next actions."""
         self._update()
 
     def _update(self) -> None:
-        """Execute the decided actions, and update the indicator of a calm pool."""
+        """Execute the next actions, and update the event that removals and refills wait for."""
         if self._open:
             self._execute_actions()
         # Checked after the assignments: a run with a warm container needs no room.
@@ -254,7 +254,7 @@ class ContainerPool:
         return self._tasks.create_task(work, name=name, context=Context())
 
     def _drop_cancelled_waiters(self) -> list[_Waiter]:
-        """Drop waiters that were cancelled but not yet removed; return the others in order."""
+        """Drop waiters that were cancelled but not yet removed, and return the others in order."""
         if not self._waiting:
             return []
         waiting = self._waiting.list_in_order()
@@ -301,7 +301,7 @@ class ContainerPool:
             self._update()
 
     def _add_idle(self, container: Container, ahead: bool) -> None:
-        """Add a new container to the idle containers; unless it is leased immediately, watch it."""
+        """Add a new container to the idle containers. Unless it is leased immediately, watch it."""
         idle = IdleContainer(
             ulid=container.ref.ulid,
             key=container.key,
@@ -492,7 +492,7 @@ class Reaper:
         return True
 
     async def keep_sweeping(self) -> None:
-        """Sweep periodically until cancellation; if the engine is down, retry after the next interval."""
+        """Sweep periodically until cancellation. If the engine is down, retry after the next interval."""
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)
             try:

@@ -58,7 +58,7 @@ class RunnerChannel:
         After every few frames, this method yields to other tasks, because a guest that sends many small
         frames would otherwise occupy the event loop.
 
-        Raises: GuestFault, if the bytes aren't a frame; StreamEndedError at the end; EngineError.
+        Raises: GuestProtocolError, if the bytes aren't a frame; StreamEndedError at the end; EngineError.
         """
         self._given += 1
         if self._given % FRAMES_PER_TURN == 0:
@@ -77,12 +77,12 @@ class RunnerChannel:
             raise GuestProtocolError(str(problem)) from None
 
     async def close(self) -> None:
-        """Close the streams; must be called before the container is killed."""
+        """Close the streams. Call this before the container is killed."""
         await self.duplex.close()
 
 
 def get_integer(header: Header, field: str, *, most: int = 2**53) -> int:
-    """Return a header field. Raises: GuestFault, if it isn't a non-negative integer."""
+    """Return a header field. Raises: GuestProtocolError, if it isn't a non-negative integer."""
     value = header.get(field)
     if type(value) is not int or not 0 <= value <= most:
         raise GuestProtocolError(f"{header['type']}.{field} is not an integer in range")
@@ -90,7 +90,7 @@ def get_integer(header: Header, field: str, *, most: int = 2**53) -> int:
 
 
 def get_number(header: Header, field: str) -> float:
-    """Return a header field. Raises: GuestFault, if it isn't a non-negative finite number."""
+    """Return a header field. Raises: GuestProtocolError, if it isn't a non-negative finite number."""
     value = header.get(field)
     if type(value) not in (int, float) or not 0 <= value < 1e12:  # type: ignore[operator]
         raise GuestProtocolError(f"{header['type']}.{field} is not a number in range")
@@ -98,7 +98,7 @@ def get_number(header: Header, field: str) -> float:
 
 
 def get_text(header: Header, field: str, *, most: int = 4096) -> str:
-    """Return a header field. Raises: GuestFault, if it isn't a string."""
+    """Return a header field. Raises: GuestProtocolError, if it isn't a string."""
     value = header.get(field)
     if type(value) is not str or len(value) > most:
         raise GuestProtocolError(f"{header['type']}.{field} is not a string of at most {most} characters")
@@ -106,7 +106,7 @@ def get_text(header: Header, field: str, *, most: int = 4096) -> str:
 
 
 def get_boolean(header: Header, field: str) -> bool:
-    """Return a header field. Raises: GuestFault, if it isn't a boolean."""
+    """Return a header field. Raises: GuestProtocolError, if it isn't a boolean."""
     value = header.get(field)
     if type(value) is not bool:
         raise GuestProtocolError(f"{header['type']}.{field} is not a boolean")
@@ -130,7 +130,7 @@ class ReadyReport:
 async def wait_until_ready(channel: RunnerChannel, preload: Sequence[str]) -> ReadyReport:
     """Open the conversation, and wait for the runner's report that it is ready.
 
-    Raises: GuestFault, if the answer violates the protocol; StreamEndedError.
+    Raises: GuestProtocolError, if the answer violates the protocol; StreamEndedError.
     """
     await channel.send(encode_frame({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
     header, _ = await channel.receive()
@@ -207,14 +207,14 @@ def iter_content_frames(spec: RunSpec) -> Iterator[bytes]:
 
 
 def iter_file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
-    """Yield the frames that stage files."""
+    """Yield the frames that stage files. A large file has several frames."""
     for path, content in files.items():
         for index, part in enumerate(split_into_bodies(content)):
             yield encode_frame({"type": "file", "path": path, "append": index > 0}, part)
 
 
 def iter_unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
-    """Yield a unit's frames; the last frame starts the unit. `more` is true if another unit follows."""
+    """Yield a unit's frames. The last frame starts the unit. `more` is true if another unit follows."""
     yield from iter_file_frames(unit.files)
     for part in split_into_bodies(unit.stdin) if unit.stdin else ():
         yield encode_frame({"type": "stdin"}, part)

@@ -79,7 +79,7 @@ class AttemptBudget:
         self._room = dict.fromkeys(("stdout", "stderr"), limits.output_kept_bytes)
 
     def limit_results(self, unit: UnitResult) -> UnitResult:
-        """Return a unit without its results if the attempt's results are too large with them."""
+        """Return the unit, without its results if they exceed the attempt's remaining result bytes."""
         self._result_bytes -= sum(map(len, unit.results))
         if self._result_bytes >= 0:
             return unit
@@ -87,7 +87,7 @@ class AttemptBudget:
         return replace(unit, end=UnitEndReason.RESULT_LIMIT, results=())
 
     def limit_output(self, unit: UnitResult) -> UnitResult:
-        """Return a unit with the part of its output that is kept."""
+        """Return the unit, with its output truncated to the attempt's remaining output bytes."""
         stdout = unit.stdout.truncate_to(max(self._room["stdout"], MIN_KEPT_BYTES))
         stderr = unit.stderr.truncate_to(max(self._room["stderr"], MIN_KEPT_BYTES))
         self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
@@ -122,7 +122,7 @@ class Conversation:
         await self._channel.send(build_begin_frame(self._spec, self._egress.limits if self._egress else None))
 
     async def run(self, deadline: Deadline, observer: RunObserver | None = None) -> tuple[RunEndReason, str]:
-        """Run the conversation; return the kind of its end and a detail as evidence. Call `begin` first."""
+        """Run the conversation. Return its end, and a detail as evidence. Call `begin` first."""
         self._observer, self._deadline = observer or RunObserver(), deadline
         try:
             async with deadline.scope(), open_streams(self._channel, self._egress) as self._streams:
@@ -195,14 +195,17 @@ class Conversation:
                 raise GuestProtocolError(f"unexpected frame {str(kind)[:40]!r}")
 
     async def _receive_unit_frame(self, index: int) -> tuple[Header, bytes]:
-        """Return the next frame of a unit. Raises: GuestFault if the frame belongs to another unit."""
+        """Return the next frame of a unit.
+
+        Raises: GuestProtocolError if the frame belongs to another unit.
+        """
         header, body = await self._receive_frame()
         if get_integer(header, "unit", most=10**6) != index:
             raise GuestProtocolError("a frame of another unit")
         return header, body
 
     async def _receive_frame(self) -> tuple[Header, bytes]:
-        """Return the next frame. Raises: GuestFault if the runner reports a fault."""
+        """Return the next frame. Raises: GuestProtocolError if the runner reports a fault."""
         header, body = await self._channel.receive()
         if header["type"] == "fault":
             raise GuestProtocolError(f"the runner gave up: {get_text(header, 'message')}")
@@ -217,7 +220,7 @@ class Conversation:
             self._deadline.exclude_time(self._between_s + self._units_starved_s + current_s)
 
     def _add_network_events(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
-        """Add a unit's accesses through the relay; denied accesses also become policy violations."""
+        """Add a unit's accesses through the relay. Denied accesses also become policy violations."""
         if not asked and not any(event.kind == "network" for event in unit.events):
             return unit
         enforced = self._spec.imports.mode is ImportMode.ENFORCE
@@ -272,7 +275,7 @@ class Conversation:
             raise GuestProtocolError("larger declared outputs than the runner may pass on")
 
     def collected(self) -> tuple[OutputFile, ...]:
-        """Return the received outputs."""
+        """Return the declared outputs that were received."""
         return tuple(
             OutputFile(name=name, content=bytes(content), truncated=name in self.truncated)
             for name, content in self.outputs.items()

@@ -29,7 +29,7 @@ _MAX_STREAMS = 2**31
 
 
 class RelayedStream:
-    """One connection of guest code; implements `ports.egress.GuestStream`."""
+    """One connection of guest code. Implements `ports.egress.GuestStream`."""
 
     def __init__(self, channel: RunnerChannel, number: int) -> None:
         self._channel = channel
@@ -58,7 +58,7 @@ class RelayedStream:
         return piece
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to the guest; wait while the guest doesn't read. Raises: ConnectionResetError."""
+        """Send bytes to the guest. Wait while the guest doesn't read. Raises: ConnectionResetError."""
         rest = memoryview(data)
         while rest:
             while not self._credit and not self._gone:
@@ -77,13 +77,13 @@ class RelayedStream:
             await self._send_frame("stream_end")
 
     async def reset(self) -> None:
-        """Reset the connection."""
+        """Reset the connection if it is still open."""
         if not self._gone:
             self.record_closed()
             await self._send_frame("stream_reset")
 
     def add_data(self, piece: bytes) -> None:
-        """Add received data. Raises: GuestFault if it exceeds the guest's credit."""
+        """Add received data. Raises: GuestProtocolError if it exceeds the guest's credit."""
         if self._gone:
             return
         if self._guest_ended:
@@ -107,7 +107,7 @@ class RelayedStream:
         self._changed.set()
 
     def grant(self, count: int) -> None:
-        """Add credit. Raises: GuestFault if the credit is zero or exceeds the bytes sent."""
+        """Add credit. Raises: GuestProtocolError if the credit is zero or exceeds the bytes sent."""
         if not count:
             raise GuestProtocolError("credit for nothing")
         if self._gone:
@@ -126,7 +126,7 @@ class RelayedStream:
 
 
 class StreamSet:
-    """All streams of an attempt; only the streams of one unit are open at a time."""
+    """All streams of an attempt. Only the streams of one unit are open at a time."""
 
     def __init__(self, channel: RunnerChannel, session: EgressSession, tasks: asyncio.TaskGroup) -> None:
         self._channel = channel
@@ -136,7 +136,7 @@ class StreamSet:
         self._next = 0
 
     def process_frame(self, unit: int, header: Header, body: bytes) -> None:
-        """Process a frame from the runner. Raises: GuestFault."""
+        """Process a frame from the runner. Raises: GuestProtocolError."""
         match header["type"]:
             case "stream_open":
                 self._begin_stream(unit, get_integer(header, "stream", most=_MAX_STREAMS))
@@ -171,7 +171,7 @@ class StreamSet:
         task.add_done_callback(lambda _: self._open.pop(number))
 
     def _get_stream(self, number: int) -> RelayedStream | None:
-        """Return an open stream, or None if the stream was already closed. Raises: GuestFault."""
+        """Return an open stream, or None if the stream was already closed. Raises: GuestProtocolError."""
         if number >= self._next:
             raise GuestProtocolError("a relayed stream that was never opened")
         return self._open[number][0] if number in self._open else None

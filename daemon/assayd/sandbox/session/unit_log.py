@@ -36,7 +36,7 @@ class UnitTranscript:
         """The resource usage so far, as last reported by the runner."""
 
     def output(self, header: Header, body: bytes) -> tuple[str, bytes]:
-        """Add a piece of output; return its stream and bytes. Raises: GuestFault."""
+        """Add a piece of output, and return its stream and bytes. Raises: GuestProtocolError."""
         stream, part = get_text(header, "stream"), get_text(header, "part")
         if stream not in ("stdout", "stderr") or part not in ("head", "tail"):
             raise GuestProtocolError("output of an unknown stream")
@@ -47,7 +47,10 @@ class UnitTranscript:
         return stream, body
 
     def event(self, header: Header) -> PolicyEvent:
-        """Add a policy event. Raises: GuestFault."""
+        """Record and return a policy event.
+
+        Raises: GuestProtocolError, if the event is malformed or the run has too many events.
+        """
         if len(self._events) >= MAX_EVENTS:
             raise GuestProtocolError("more policy events than the runner may pass on")
         file, line = header.get("file"), header.get("line")
@@ -63,7 +66,7 @@ class UnitTranscript:
         return event
 
     def result(self, header: Header, body: bytes) -> None:
-        """Add a part of a result record. Raises: GuestFault."""
+        """Add a part of a result record. Raises: GuestProtocolError."""
         index, last = get_integer(header, "index", most=MAX_RECORDS), get_boolean(header, "last")
         if index != len(self._records) - self._open:
             raise GuestProtocolError("result records out of order")
@@ -76,7 +79,7 @@ class UnitTranscript:
             raise GuestProtocolError("a result larger than its cap")
 
     def clock(self, header: Header) -> None:
-        """Update the resource usage."""
+        """Record the unit's resource usage so far. Raises: GuestProtocolError."""
         self.spent = ResourceUsage(
             wall_s=get_number(header, "wall_s"),
             cpu_s=get_number(header, "cpu_s"),
@@ -84,7 +87,10 @@ class UnitTranscript:
         )
 
     def end(self, header: Header) -> UnitResult:
-        """Return the unit's result, given the runner's final frame for the unit. Raises: GuestFault."""
+        """Return the unit's result, given the runner's final frame for the unit.
+
+        Raises: GuestProtocolError.
+        """
         if self._open:
             raise GuestProtocolError("a result record without its end")
         self.clock(header)
@@ -125,7 +131,7 @@ class UnitTranscript:
 
 
 def _read_wait_status(header: Header) -> int:
-    """Parse the wait status of an ended process (exit or signal). Raises: GuestFault."""
+    """Parse the wait status of an ended process (exit or signal). Raises: GuestProtocolError."""
     status = get_integer(header, "wait_status", most=0xFFFF)
     if not (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
         raise GuestProtocolError("unit_end.wait_status is not that of an end")

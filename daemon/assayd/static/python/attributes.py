@@ -37,7 +37,10 @@ _MAX_DEPTH = 3
 def find_format_template(
     node: ast.Attribute, parent: ast.AST | None, constants: Mapping[str, str]
 ) -> str | None:
-    """Return the template of ``….format``: a literal, or a name that is bound only once, to a literal."""
+    """Return the template string of a ``.format`` call, or None if it is unknown.
+
+    The template can be a literal, or a name that is bound only once, to a literal.
+    """
     value: ast.expr = node.value
     if isinstance(value, ast.Name) and value.id == "str":
         if not isinstance(parent, ast.Call) or parent.func is not node or not parent.args:
@@ -196,7 +199,7 @@ def check_module_value(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
 
 
 def check_named_access(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
-    """Report ``getattr(x, "__globals__")`` as attribute.dunder; computed names are checked at run time."""
+    """Report ``getattr(x, "__globals__")`` as attribute.dunder. Computed names are checked at run time."""
     node = site.node
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return
@@ -254,7 +257,7 @@ _PLAIN_FIELDS = 'Write the names of the fields: __match_args__ = ("x", "y").'
 
 
 def _check_named(view: SecurityView, node: ast.AST, name: str) -> Iterator[Finding]:
-    """Yield the finding for an attribute that is accessed by name, if its use is statically unknown."""
+    """Yield the finding for a disallowed attribute that is accessed by name, e.g. through getattr."""
     refused = explain_refused_attribute(name, view.uses_paths, view.own)
     if refused is None and normalize_name(name) in _KEPT and _is_change(node):
         message = f"{name!r} of an object is replaced."

@@ -339,7 +339,7 @@ Import = ast.Import | ast.ImportFrom
 def add_import_edits(
     found: Iterable[Finding], tree: ast.Module, text: str, *, paths: bool
 ) -> Iterator[Finding]:
-    """Add edits to findings that reject an import; for some uses of `os`, yield a warning instead.
+    """Add edits to findings that reject an import. For some uses of `os`, yield a warning instead.
 
     Args:
         found: the findings of one source.

@@ -443,7 +443,7 @@ class _UndefinedUses:
                 self.names.setdefault(node.id, []).append(node)
 
     def asked(self, name: str) -> _UndefinedUse:
-        """Return the recorded use of a name."""
+        """Return the line of a name's first use and the attributes read from the name."""
         found = self.names[name]
         attributes = [self._asked.get(id(node)) for node in found]
         known = frozenset(each for each in attributes if each is not None)

@@ -138,7 +138,7 @@ def list_missing_closers(line: str) -> str:
 
 
 def _close_brackets(lines: list[str], at: int, missing: str) -> Edit | None:
-    """Return the edit that turns ``x = f(g(1`` into ``x = f(g(1))``; None if the places are uncertain."""
+    """Return the edit that turns ``x = f(g(1`` into ``x = f(g(1))``, or None if the places are uncertain."""
     text = "\n".join(lines)
     if "," in mask_line(lines[at]) or mask_line(lines[at]).rstrip()[-1:] in _CLOSERS:
         return None
@@ -147,7 +147,10 @@ def _close_brackets(lines: list[str], at: int, missing: str) -> Edit | None:
 
 
 def _is_simple_content(line: str, inside: str) -> bool:
-    """Return whether a bracket contains one value on its line, or the arguments of the line's only call."""
+    """Return whether a bracket's content has no operator and, unless `line` is only a call, no comma.
+
+    `inside` is the content of the bracket; the contents of nested brackets are ignored.
+    """
     own = _strip_nested_brackets(inside)
     if _OPERATOR.search(own):
         return False

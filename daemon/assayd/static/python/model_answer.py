@@ -67,7 +67,7 @@ def extract_code(answer: str) -> AnswerCode:
 
 
 def _unwrap(text: str) -> AnswerCode | None:
-    """Remove indentation and fences around the code; return None if they are nested too deeply."""
+    """Remove indentation and fences around the code. Return None if they are nested too deeply."""
     code, findings = text, tuple[Finding, ...]()
     for _ in range(_MAX_NESTED):
         plain = _unindent(code)
@@ -94,7 +94,7 @@ def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
 
 
 def _iter_blocks(text: str) -> Iterator[_Block]:
-    """Yield the fenced blocks of an answer; a block without a closing fence extends to the end."""
+    """Yield the fenced blocks of an answer. A block without a closing fence extends to the end."""
     position = 0
     while (opening := _FENCE.search(text, position)) is not None:
         start = min(opening.end() + 1, len(text))

@@ -133,7 +133,7 @@ _LEADING_ON = frozenset(name for kind in _OF_THE_LANGUAGE for name in dir(kind))
 
 
 def can_bind(name: str) -> bool:
-    """Return whether code can bind a special name; a pattern can then read a field of that name."""
+    """Return whether code can bind a special name. A pattern can then read a field of that name."""
     known = OPERATOR_METHODS | READABLE_DUNDERS
     return name not in NOT_DEFINED and (name in known or name not in _LEADING_ON)
 

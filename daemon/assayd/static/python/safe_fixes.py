@@ -54,7 +54,7 @@ _FENCE = re.compile(r"(?:```++|~~~++)[^`\n]*")
 class CompileBudget:
     """The number of characters that may still be compiled to check edits.
 
-    `is_used_up` is True after a refusal: which edit is the only possible one is then unknown.
+    `is_used_up` is True after a refusal, because the search for edits is then incomplete.
     """
 
     left: int
@@ -62,7 +62,7 @@ class CompileBudget:
 
     @classmethod
     def for_texts(cls, texts: Iterable[str]) -> CompileBudget:
-        """Return the budget that some sources share; it is enough to check one edit in any of them."""
+        """Return a budget for several sources, which suffices to check one edit in any of them."""
         return cls(left=max(TRIED_CHARS, max(map(len, texts), default=0)))
 
     def try_spend(self, text: str) -> bool:
@@ -78,7 +78,7 @@ _explaining: ContextVar[CompileBudget | None] = ContextVar("_explaining", defaul
 
 @contextmanager
 def limit_explanation() -> Iterator[CompileBudget]:
-    """Limit what the body parses and compiles to `TRIED_CHARS`, which take at most 0.3 s."""
+    """Limit the characters that the body parses and compiles to `TRIED_CHARS` (at most 0.3 s)."""
     budget = CompileBudget(left=TRIED_CHARS)
     token = _explaining.set(budget)
     try:
@@ -88,13 +88,16 @@ def limit_explanation() -> Iterator[CompileBudget]:
 
 
 def _try_spend_explanation(text: str) -> bool:
-    """Take one pass over `text` from the budget of the explanation, if one is being made."""
+    """Charge one pass over `text` to the current explanation's budget. Return False if it is used up.
+
+    Outside explanations, return True.
+    """
     budget = _explaining.get()
     return budget is None or budget.try_spend(text)
 
 
 def find_certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
-    """Return the change that all proposals share, if the complete text compiles with that change."""
+    """Return the edit if all proposals that compile produce the same program, otherwise None."""
     most = max(TRIED_CHARS // max(len(text), 1), 1)
     first: tuple[str, ast.Module] | None = None
     meaning: str | None = None
@@ -159,7 +162,7 @@ def build_edit(old: str, new: str) -> Edit | None:
 
 
 def repeat_per_line(change: LineChange) -> Proposal:
-    """Change the line of the error, and further lines as long as the next error is the same one."""
+    """Return a proposal that changes the line of the error, and further lines while the error recurs."""
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
         lines, at, complaint = text.split("\n"), error.lineno, _build_message_pattern(error)
@@ -272,7 +275,7 @@ def swap_inner_quotes(line: str) -> str | None:
 
 
 def _split_comment(line: str) -> tuple[str, str]:
-    """Split a line into code and comment; a ``#`` in a simple string literal doesn't start a comment."""
+    """Split a line into code and comment. A ``#`` in a simple string literal doesn't start a comment."""
     for found in _STRING_OR_COMMENT.finditer(line):
         if found[0] == "#":
             return line[: found.start()], line[found.start() :]
@@ -347,7 +350,7 @@ def remove_fences(_: SyntaxError, text: str) -> Iterator[str]:
 
 
 def extract_fenced_text(text: str) -> str | None:
-    """Return the text between fences on the first and last lines; None if there are other fences."""
+    """Return the text between fences on the first and last lines, or None if there are other fences."""
     lines = text.strip().split("\n")
     fences = [n for n, line in enumerate(lines) if _FENCE.fullmatch(line.strip())]
     if len(lines) < 3 or fences != [0, len(lines) - 1]:

@@ -244,7 +244,7 @@ def _iter_children(site: NodeSite) -> Iterator[NodeSite]:
 def _iter_function_children(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope
 ) -> Iterator[NodeSite]:
-    """Yield a function's children; only parameters and body belong to the inner scope."""
+    """Yield a function's children. Only parameters and body belong to the inner scope."""
     inner = Scope(kind=ScopeKind.FUNCTION, parent=scope, class_name=scope.class_name)
     spec = node.args
     parameters = [

@@ -67,7 +67,7 @@ _OPENING = frozenset({"filename", "filemode", "encoding", "errors", "handlers"})
 
 
 def check_restricted_use(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
-    """Report ``f = operator.attrgetter`` as attribute.dynamic; only certain direct calls are allowed."""
+    """Report ``f = operator.attrgetter`` as attribute.dynamic. Only certain direct calls are allowed."""
     node = site.node
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return

@@ -180,7 +180,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFunction:
-    """The function that a source must define; it is called with one positional argument."""
+    """The function that a source must define. It is called with one positional argument."""
 
     function: str
     parameter: str

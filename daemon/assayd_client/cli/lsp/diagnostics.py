@@ -15,11 +15,11 @@ from assayd_client.cli.report import SubmissionOrigin, find_name_end
 from assayd_client.cli.terminal import plain, shorten
 
 TITLE_CHARS = 60
-"""Of code in a title."""
+"""Maximum number of characters of code in a title."""
 
 
 class LineMapping:
-    """A mapping of the lines before the first and after the last change to a later version of a file."""
+    """A mapping from a file's line numbers to those of a later version, outside the changed lines."""
 
     def __init__(self, before: str, now: str) -> None:
         old, new = before.split("\n"), now.split("\n")
@@ -31,7 +31,7 @@ class LineMapping:
         self._shift = len(new) - len(old)
 
     def get_range_shift(self, first: int, after: int) -> int | None:
-        """Return by how many lines a range has moved, or None if the range contains a changed line."""
+        """Return the number of lines by which a range has moved, or None if it contains a changed line."""
         inserts = first == after
         if self._same or after + inserts <= self._head:
             return 0
@@ -54,7 +54,7 @@ def build_line_range(first: int, after: int) -> Any:
 
 
 def describe_edits(edits: Sequence[Any], now: str) -> str:
-    """Describe edits in one line that fits in a menu."""
+    """Return a one-line description of edits that fits in an editor's menu."""
     if len(edits) > 1:
         return f"Change {len(edits)} places"
     (edit,) = edits
@@ -94,7 +94,7 @@ def _quote_code(text: str) -> str:
 
 
 def _count_common_prefix(one: Sequence[str], other: Sequence[str], most: int) -> int:
-    """Return how many elements at the start of two sequences are equal."""
+    """Return the length of the common prefix of two sequences, at most `most`."""
     return next((place for place in range(most) if one[place] != other[place]), most)
 
 
@@ -106,7 +106,7 @@ SEVERITIES = {
 }
 MESSAGE_CHARS = 2000
 FIRST_LINE = build_line_range(0, 1)
-"""For findings without a place: most editors show nothing of an empty range."""
+"""The range of findings without a location; most editors don't display an empty range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class LocatedDiagnostic:
     edits: tuple[Any, ...] = ()
     text: str = ""
     ran: bool = False
-    """Whether a run found it, which no static stage can repeat."""
+    """Whether a run found the fault, which the static stages can't find again."""
 
 
 def build_diagnostics(
@@ -138,7 +138,7 @@ def build_diagnostics(
 def filter_unchanged_diagnostics(
     before: Sequence[LocatedDiagnostic], origin: SubmissionOrigin
 ) -> list[LocatedDiagnostic]:
-    """Return the findings of an earlier run on unchanged lines, moved to the new line numbers."""
+    """Return an earlier run's diagnostics on unchanged lines, moved to the new line numbers."""
     kept = []
     for each in before:
         place, now = each.diagnostic.range, _get_submitted_text(each.path, origin)
@@ -208,7 +208,7 @@ def _get_submitted_text(path: Path, origin: SubmissionOrigin) -> str:
 
 
 def _find_range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
-    """Return the range of a finding, which is the name at its column or its lines without indentation."""
+    """Return the range of a finding: the name at its column, or its lines without indentation."""
     if number is None or number > len(lines):
         return FIRST_LINE
     first = number - 1

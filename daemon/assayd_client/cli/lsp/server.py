@@ -39,16 +39,16 @@ from assayd_client.cli.terminal import plain
 
 WAIT_S = 600.0
 PAUSE_S = 0.3
-"""After the last keystroke, before the text is checked."""
+"""Seconds between the last keystroke and the check of the text."""
 UNCHECKED = {
     "policy.elsewhere": "A gateway can't check files while you type. It validates them when you save.",
     "not_found": "This daemon can't check files while you type. It validates them when you save.",
 }
-"""What to say, by the code that gateways and older daemons answer to a static check."""
+"""Messages to the user, by the error code with which a gateway or older daemon rejects a static check."""
 RETRY_S = 3.0
-"""Between tries, while the daemon does not answer."""
+"""Seconds between tries while the daemon doesn't respond."""
 SLOW_S = 1.0
-"""Validation that takes longer shows its progress."""
+"""Seconds after which a validation shows its progress."""
 
 NONE: Mapping[str, int | None] = MappingProxyType({})
 
@@ -81,33 +81,33 @@ def build_server(daemon: Target, pages: Path) -> Any:
 
 
 class EditorSession:
-    """The open files of an editor, with their findings."""
+    """The session of an editor: its open files and their published findings."""
 
     def __init__(self, server: Any, client: AsyncClient, pages: Path) -> None:
         self._server = server
         self._client = client
         self._found: dict[str, list[LocatedDiagnostic]] = {}
-        """By the address of a file."""
+        """The published findings, by the URI of a file."""
         self._shown: defaultdict[Path, set[str]] = defaultdict(set)
-        """The files that the last validation of something published to."""
+        """The URIs of the files with published findings, by validated subject."""
         self._turns: defaultdict[Path, int] = defaultdict(int)
-        """How often something was validated: only the newest text counts."""
+        """The number of validations by subject, from which an outdated validation is recognized."""
         self._running: dict[Path, str] = {}
-        """The newest attempt for something; one that is older is cancelled."""
+        """The id of the newest attempt by subject; older attempts are cancelled."""
         self._asked: defaultdict[str, int] = defaultdict(int)
-        """How often a file was opened, saved or closed: only the newest of that is tried again."""
+        """The number of openings, saves and closings of a file; outdated validations aren't retried."""
         self._typed: defaultdict[str, int] = defaultdict(int)
-        """How often a file was changed, opened, saved or closed: only the newest text is checked."""
+        """The number of edits, openings, saves and closings of a file; outdated texts aren't checked."""
         self._checks = True
-        """Whether the daemon runs static stages alone."""
+        """Whether the daemon supports running only the static stages."""
         self._pages = pages
         self._addresses: dict[str, Mapping[str, str]] = {}
-        """Of the pages of rules, by kind."""
+        """The addresses of the rules' pages, by kind."""
         self._away = False
-        """Whether the user has seen that the daemon doesn't answer."""
+        """Whether the user has been informed that the daemon doesn't respond."""
 
     def forget(self, uri: str) -> None:
-        """Remove the findings of a file."""
+        """Cancel running validations of a file, and remove its findings from the editor."""
         self._asked[uri] += 1
         self._typed[uri] += 1
         self._publish(uri, [])
@@ -222,7 +222,7 @@ class EditorSession:
 
     @asynccontextmanager
     async def _show_progress(self, name: str) -> AsyncIterator[None]:
-        """Show progress if the editor supports this."""
+        """Show a progress indicator while the body runs, if the editor supports progress."""
         window = self._server.client_capabilities.window
         if not (window and window.work_done_progress):
             yield
@@ -236,7 +236,7 @@ class EditorSession:
             progress.end(token, types.WorkDoneProgressEnd())
 
     async def _run_attempt(self, subject: Path, submission: Document) -> Document | None:
-        """Return the finished attempt, or None if a newer text has replaced the submitted text."""
+        """Run an attempt, and return it when finished, or None if a newer text has replaced the text."""
         self._turns[subject] += 1
         turn = self._turns[subject]
         attempt = await self._send_request(requests.submit(submission))
@@ -261,7 +261,7 @@ class EditorSession:
     def _publish_findings(
         self, subject: Path, found: list[LocatedDiagnostic], versions: Mapping[str, int | None] = NONE
     ) -> None:
-        """Publish a submission's findings by file; clear its earlier files that have no findings now."""
+        """Publish a submission's findings by file, and clear the findings of its other files."""
         by_file: defaultdict[str, list[LocatedDiagnostic]] = defaultdict(list)
         for each in found:
             by_file[uris.from_fs_path(str(each.path)) or ""].append(each)
@@ -315,7 +315,7 @@ def _uri_to_path(uri: str) -> Path:
 
 
 def _find_subject(path: Path, read: ReadText) -> ValidationSubject | None:
-    """Return the object to validate for a file, or None if no project declares it.
+    """Return the file or folder to validate for a file, or None if no project declares the file.
 
     Raises: RequestError.
     """

@@ -103,7 +103,7 @@ class KindsArguments(Arguments):
 PAGE_CHARS = 8_000
 ENTRY_CHARS = 4_000
 SUBMISSION = "submission_"
-"""How the name of a bundle's file with the submission begins."""
+"""The prefix of the file with the submission in a bundle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +223,7 @@ async def kinds(call: ToolCall, arguments: KindsArguments) -> KindsAnswer:
 
 
 async def load_payload(daemon: DaemonConnection, attempt: Document) -> object:
-    """Return the payload from which an attempt was created. Raises: RequestError ``bundle.none``."""
+    """Return the submitted payload of an attempt. Raises: RequestError ``bundle.none``."""
     name = next((each["name"] for each in attempt["artifacts"] if each["name"].startswith(SUBMISSION)), None)
     if name is None:
         message = f"{attempt['id']} is {attempt['state']} and has no bundle; try again when it is finished"

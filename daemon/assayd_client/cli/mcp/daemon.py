@@ -14,10 +14,10 @@ from assayd_client import AsyncClient, ClientError, Document, StreamEvent
 from assayd_client.requests import ClientRequest
 
 CANCEL_S = 10.0
-"""How long an order to cancel may take."""
+"""Maximum number of seconds for a cancellation request."""
 
 Tell = Callable[[float, str], Awaitable[None]]
-"""Tells the peer how far a call is: a number that grows, and a sentence."""
+"""Called with the progress of a call: an increasing number and a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,29 +30,29 @@ class LongOperation:
 
 
 class DaemonConnection:
-    """The daemon, used with the rights of one user. Raises: ClientError."""
+    """A connection to the daemon with the rights of one user. Raises: ClientError."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
     async def ask(self, request: ClientRequest[Any]) -> Document:
-        """Return the answer to a request as a JSON object."""
+        """Send a request, and return the response as a JSON object."""
         document: Document = json.loads(await self._client.send_for_content(request))
         return document
 
     async def request_bytes(self, request: ClientRequest[Any]) -> bytes:
-        """Return the answer to a request as unchanged bytes."""
+        """Send a request, and return the response body as unchanged bytes."""
         return await self._client.send_for_content(request)
 
     async def begin(self, request: ClientRequest[Any]) -> Document:
-        """Start an operation. A cancellation of the call is delayed until the operation's id is known."""
+        """Start an operation and return its document. Cancellation is delayed until the id is known."""
         begun: list[Document] = []
         with anyio.CancelScope(shield=True):
             begun.append(await self.ask(request))
         return begun[0]
 
     async def follow_operation(self, course: LongOperation, *, tell: Tell, wait_s: float) -> Document:
-        """Follow an operation until it ends, or for up to `wait_s` seconds, and return its state then.
+        """Follow an operation until it ends, or for up to `wait_s` seconds, and return its state.
 
         If the call is cancelled, or the peer disconnects, the operation is cancelled too.
         """

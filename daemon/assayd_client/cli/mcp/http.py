@@ -136,7 +136,7 @@ class TokenGuard:
 
 
 def _build_application(server: Server[Any], client: AsyncClient) -> Application:
-    """Return the server as an application that closes its client when it stops."""
+    """Return the server as an ASGI application that closes its client when it stops."""
     application = server.streamable_http_app(max_request_body_size=MESSAGE_BYTES)
     inner = application.router.lifespan_context
 

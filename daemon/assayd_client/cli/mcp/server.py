@@ -62,7 +62,7 @@ from assayd_client.cli.terminal import plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTool:
-    """A tool. The attribute `gives` contains the one or two types of answers that the tool returns."""
+    """A tool for agents. `gives` contains the one or two types of answers that the tool returns."""
 
     name: str
     title: str
@@ -72,10 +72,10 @@ class AgentTool:
     act: Callable[[acts.ToolCall, Any], Awaitable[BaseModel]]
     read_only: bool
     open_world: bool = False
-    """Whether it may reach a model outside of this machine."""
+    """Whether the tool can communicate with a model outside this machine."""
 
     def to_tool(self) -> Tool:
-        """Return the description of the tool for agents."""
+        """Return the MCP description of the tool, with input and output schemas."""
         return Tool(
             name=self.name,
             title=self.title,
@@ -93,7 +93,7 @@ class AgentTool:
 
 
 def _build_union_schema(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
-    """Return the schema of an answer.
+    """Return the output schema for one or two types of answers.
 
     If there are two types, each is marked as an object for earlier protocols.
     """
@@ -236,7 +236,7 @@ SCHEME = "assay://"
 JSON = "application/json"
 RECENT = 20
 RESOURCE_BYTES = 256 * 2**10
-"""Of one resource; `assay artifacts` fetches larger ones."""
+"""Maximum number of bytes of one resource; `assay artifacts` fetches larger files."""
 
 TEMPLATES = tuple(
     ResourceTemplate(uri_template=SCHEME + path, name=name, description=description, mime_type=media_type)
@@ -251,7 +251,7 @@ TEMPLATES = tuple(
 
 
 async def iter_resources(daemon: DaemonConnection) -> AsyncIterator[Resource]:
-    """Return a list of the newest attempts, all kinds and all profiles."""
+    """Yield the newest attempts, all kinds and all profiles as resources."""
     for attempt in (await daemon.ask(requests.attempts(limit=RECENT)))["attempts"]:
         said = f"{attempt['kind']}: {attempt['verdict'] or attempt['state']}"
         yield Resource(
@@ -343,13 +343,13 @@ INSTRUCTIONS = (
 
 
 class AgentServer:
-    """A server with the methods of the protocol, each of which sends a request to the daemon."""
+    """A handler of MCP methods, each of which sends requests to the daemon."""
 
     def __init__(self, daemon: DaemonConnection) -> None:
         self._daemon = daemon
 
     def build_server(self) -> Server[Any]:
-        """Return the server for a transport."""
+        """Return an MCP server that any transport can run."""
         return Server(
             "assayd",
             version=__version__,
@@ -412,7 +412,7 @@ class AgentServer:
 
 
 def validate_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:
-    """Return the arguments of a call.
+    """Return the arguments of a tool call, validated by `model`.
 
     Raises: RequestError, with the name of the first invalid argument.
     """
@@ -435,7 +435,7 @@ def _error_result(error: AssaydError) -> CallToolResult:
 
 
 async def _run_with_protocol_errors(asked: Awaitable[T]) -> T:
-    """Return the result, or raise a known error as a protocol error."""
+    """Await and return a result. Raises: MCPError, in place of an AssaydError."""
     try:
         return await asked
     except AssaydError as error:

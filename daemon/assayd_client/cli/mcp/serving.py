@@ -14,7 +14,7 @@ from assayd_client import Target
 from assayd_client.cli.options import get_selected_daemon, missing_extra_error
 
 MESSAGE_BYTES = 20 * 2**20
-"""Of one message: the largest body that the daemon takes, and the message around it."""
+"""Maximum number of bytes of a message: the largest body that the daemon accepts, plus the envelope."""
 PIECE_BYTES = 2**20
 
 

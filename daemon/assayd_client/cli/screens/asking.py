@@ -32,7 +32,7 @@ NAME_CHARS = 128
 DATABASES = ("*.db", "*.sqlite", "*.sqlite3", "*.sql")
 INTENT = "intent"
 CONTEXT = "context"
-"""What an error names that is about no single part of the context."""
+"""The id for errors that concern the context as a whole."""
 CASES = "cases"
 OPTION = "option"
 DATABASE = "database"
@@ -78,7 +78,7 @@ FIELDS = (
     ContextField(name="input", key="inputs", title="Inputs", label="Inputs: path of a JSON file"),
 )
 PLAIN_KEYS = ("sample_paths", CASES)
-"""Keys of `context` that errors also name without it."""
+"""Keys of `context` that also occur without a prefix in errors."""
 
 
 def replace_names_by_titles(message: str) -> str:
@@ -199,7 +199,7 @@ LABEL_CHARS = 70
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnteredRequest:
-    """The text of the request and the values of the completed fields."""
+    """The text of a request, and the values of its context fields."""
 
     asked: GenerationInput
     given: GenerateOptions
@@ -298,7 +298,7 @@ class Asking(Screen[EnteredRequest | None]):
             self.tell(problem)
 
     def action_leave(self) -> None:
-        """Close the screen without a request; if the user has filled it, only at the second key."""
+        """Close the screen without a request. If the user has entered text, require a second key press."""
         now = self._get_entered_texts()
         if now in (self._before, self._leaving):
             self.dismiss(None)
@@ -372,7 +372,7 @@ class Asking(Screen[EnteredRequest | None]):
 
 
 def _set_title(field: Widget, label: str) -> Widget:
-    """Show the label in the border of a field."""
+    """Show a label in the border of a field, and return the field."""
     field.border_title = escape(shorten(label, LABEL_CHARS))
     return field
 

@@ -38,18 +38,18 @@ from assayd_client.cli.terminal import StyledLine, build_line, plain, shorten
 from assayd_client.cli.texts import edited
 
 SHOWN_WIDTH = 76
-"""Columns of a source line in a report: what the narrowest terminal leaves."""
+"""Width of a source line in a report on the narrowest supported terminal."""
 LEXERS = {".py": "python", ".sh": "bash", ".sql": "sql", ".json": "json"}
 
 
 def to_rich_text(lines: Iterable[StyledLine]) -> Text:
-    """Return the lines of a report as a single Rich text."""
+    """Return the lines of a report as one Rich `Text`."""
     rows = [Text.assemble(*((part, style) for part, style in each.parts)) for each in lines]
     return Text("\n").join(rows)
 
 
 def iter_highlighted_code(outcome: ChainOutcome) -> Iterator[RenderableType]:
-    """Return each submitted text with highlighting and line numbers."""
+    """Yield each submitted text with syntax highlighting and line numbers."""
     kind = outcome.submission["kind"] if outcome.submission is not None else ""
     for name, text in list_submitted_texts(outcome).items():
         suffix = name[name.rfind(".") :] if "." in name else ""
@@ -66,7 +66,7 @@ def iter_highlighted_code(outcome: ChainOutcome) -> Iterator[RenderableType]:
 
 
 def render_outcome(outcome: ChainOutcome) -> RenderableType:
-    """Return the content of an outcome, with report, code, change and offer."""
+    """Return an outcome as a Rich renderable, with report, code, change and offer."""
     parts: list[RenderableType] = []
     if outcome.told:
         parts.append(Text(plain(outcome.told)))
@@ -147,7 +147,7 @@ class Result(Screen[Step]):
         yield Footer()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action is possible for this outcome."""
+        """Return whether an action is available for this outcome, so that its key is shown."""
         offered = {
             "approve": self._outcome.validated,
             "edit": bool(list_submitted_texts(self._outcome)),
@@ -175,7 +175,7 @@ class Result(Screen[Step]):
 
     @work(thread=True)
     def approve(self, name: str) -> None:
-        """Request the daemon's approval of the result under a name."""
+        """Approve the result at the daemon under a name, in a separate thread."""
         try:
             approved = self._session.approve(self._outcome, name)
         except AssaydError as problem:
@@ -244,7 +244,7 @@ class Result(Screen[Step]):
         self.dismiss(Step())
 
     def tell(self, trouble: str) -> None:
-        """Show an error below the result."""
+        """Show an error message below the result."""
         self.query_one("#trouble", Static).update(plain(trouble))
 
 
@@ -295,7 +295,7 @@ class Line(ModalScreen[str | None]):
             yield Label(f"enter {self._does}   esc Back", markup=False)
 
     def action_leave(self) -> None:
-        """Close the dialog without a result; if the user has changed the line, only at the second key."""
+        """Close the dialog without a result. If the line has changed, require a second key press."""
         now = self.query_one(Input).value
         if now in (self._value, self._leaving):
             self.dismiss(None)
@@ -316,9 +316,9 @@ TICK_S = 0.5
 STREAMED_CHARS = 4000
 STREAMED_LINES = 14
 STREAMED_COLUMNS = 74
-"""Of an answer that is under way: its end."""
+"""Maximum width of a line about an answer."""
 Begin = Callable[[], Chain]
-"""Asks the daemon for the work to watch."""
+"""A function that starts the chain to watch."""
 
 
 class ProgressScreen(Screen[ChainOutcome | AssaydError]):
@@ -387,7 +387,7 @@ class ProgressScreen(Screen[ChainOutcome | AssaydError]):
         self.app.call_from_thread(self.failed, attempt_id, failure)
 
     def failed(self, attempt_id: str, failure: str) -> None:
-        """Record the reason why an attempt failed."""
+        """Record and display the reason why an attempt failed."""
         self._failures[attempt_id] = failure
         self.show()
 
@@ -399,7 +399,7 @@ class ProgressScreen(Screen[ChainOutcome | AssaydError]):
             self._session.cancel(self._chain)
 
     def apply(self, event: StreamEvent) -> None:
-        """Apply an event of the chain to the displayed state."""
+        """Update the displayed state with an event of the chain."""
         if self._chain is not None and self._chain.form == "attempt":
             self._progress.apply(event)
         elif event.kind == "answer":
@@ -424,7 +424,7 @@ class ProgressScreen(Screen[ChainOutcome | AssaydError]):
             self.show()
 
     def show(self) -> None:
-        """Display the current state."""
+        """Redraw the screen with the current state."""
         self.query_one("#progress", Static).update(to_rich_text(self._iter_progress_lines()))
 
     def _iter_progress_lines(self) -> Iterator[StyledLine]:
@@ -452,7 +452,7 @@ class ProgressScreen(Screen[ChainOutcome | AssaydError]):
             yield from (build_line(f"  {each}") for each in format_streamed_lines(self._heard))
 
     def _iter_answer_lines(self, one: Document) -> Iterator[StyledLine]:
-        """Return the lines that describe an answer's outcome and the provider's reason."""
+        """Yield the lines that describe an answer's outcome and the provider's reason."""
         verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
         unfit = one["original_error"] if one["attempt_id"] is None and not one["duplicate"] else ""
         failure = self._failures.get(one["attempt_id"] or "", unfit)

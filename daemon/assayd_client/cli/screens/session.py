@@ -13,11 +13,11 @@ from assayd_client.cli.texts import fetch_stored_submission, get_submission_text
 
 WAIT_S = 60.0
 RECENT = 100
-"""How many generations are searched for the one of an attempt."""
+"""Maximum number of generations to search for an attempt's generation."""
 MOST_EDITS = 20
-"""How many attempts in a row are followed back to a generation: each edit by a person makes one."""
+"""Maximum number of edited attempts to follow back to a generation."""
 PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
-"""Fields besides the payload that an edited submission keeps."""
+"""Fields that an edited submission keeps in addition to the payload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class ChainOutcome:
         return str((self.submission or {}).get("intent") or "")
 
     def following(self, before: ChainOutcome | None) -> ChainOutcome:
-        """Return the outcome, which says so if its texts are the same as before."""
+        """Return the outcome, with a note in `told` if its texts are the same as those of `before`."""
         is_same = (
             before is not None
             and list_submitted_texts(self)
@@ -157,7 +157,7 @@ class WizardSession:
         return Chain(id=made["id"], form="generation", most=made["max_attempts"])
 
     def follow(self, chain: Chain) -> Iterator[StreamEvent]:
-        """Follow the events of a generation, repair or attempt until the chain ends."""
+        """Yield the events of a generation, repair or attempt until the chain ends."""
         with PlainClient(self._daemon) as client:
             if chain.form == "generation":
                 yield from client.generation_events(chain.id)
@@ -167,7 +167,7 @@ class WizardSession:
                 yield from client.events(chain.id)
 
     def events(self, attempt_id: str) -> Iterator[StreamEvent]:
-        """Follow the events of one attempt in a chain until the attempt ends."""
+        """Yield the events of one attempt in a chain until the attempt ends."""
         return self.follow(Chain(id=attempt_id, form="attempt"))
 
     def get_failure(self, attempt_id: str) -> str:
@@ -267,7 +267,7 @@ def _list_case_fields(schema: Document) -> dict[str, str]:
 
 
 def describe_chain_end(ended: Document, hint: str = "") -> str:
-    """Return a description of the chain's end, with the hint of the last round."""
+    """Return a description of the chain's outcome, with the hint of the last round."""
     outcome, most = ended["outcome"] or ended["state"], ended["max_attempts"]
     told = f"No answer passed ({most} of {most} used)" if outcome == "exhausted" else f"Ended: {outcome}"
     detail = f": {ended['detail']}" if ended.get("detail") else ""
@@ -284,7 +284,7 @@ def _get_parent(client: PlainClient, attempt_id: str) -> str | None:
 
 
 def replace_texts(payload: Document, texts: Mapping[str, str]) -> Document:
-    """Return a payload in which edited texts, named as by `editable`, replace the original texts.
+    """Return a payload in which edited texts from `list_editable_texts` replace the original texts.
 
     Raises: RequestError ``edit.unreadable``, if the manifest isn't JSON or a step has no head.
     """
@@ -344,9 +344,9 @@ _STEP_HEAD = re.compile(r"^=== (.+) \((bash|sql)\) ===[ \t]*$", re.MULTILINE)
 
 
 def list_editable_texts(outcome: ChainOutcome) -> dict[str, str]:
-    """Return the texts that a user can edit.
+    """Return the texts that a user can edit, by name.
 
-    These are the texts of `sources`, except that the steps of a pipeline are one text.
+    These are the texts of `list_submitted_texts`, except that the steps of a pipeline are one text.
     """
     steps = (outcome.submission or {}).get("payload", {}).get("steps")
     if not steps:
@@ -356,7 +356,7 @@ def list_editable_texts(outcome: ChainOutcome) -> dict[str, str]:
 
 
 def read_steps(text: str) -> list[Document]:
-    """Return the steps in a file written from `editable`. Raises: RequestError ``edit.unreadable``."""
+    """Parse steps in the format of `list_editable_texts`. Raises: RequestError ``edit.unreadable``."""
     before, *parts = _STEP_HEAD.split(text)
     stray = next((line for line in before.splitlines() if line.strip() and not line.startswith("#")), None)
     if stray is not None or not parts:

@@ -117,7 +117,10 @@ class Wizard(App[WizardResult]):
         self.exit(WizardResult(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
 
     async def _ask_for_request(self) -> Begin | None:
-        """Ask the user for a request; return the function that submits it, or None if the user leaves."""
+        """Ask the user for a request, and return the function that submits it.
+
+        The result is None if the user leaves.
+        """
         if self._asked is None or self._given is None:
             return None
         offered = await self._fetch_options(self._asked.kind)

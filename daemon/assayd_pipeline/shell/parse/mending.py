@@ -13,8 +13,8 @@
     sort f |                              sort f
 
 The result is parsed again: an edit is returned only if the edited script is valid bash. The parser reports
-the line at which it stops, which can be many lines after the mistake; `place` returns the most likely line
-of the mistake.
+the line at which it stops, which can be many lines after the mistake; `locate_mistake` returns the most
+likely line of the mistake.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def find_syntax_edit(text: str, message: str, line: int) -> Edit | None:
 
 
 def locate_mistake(text: str, message: str, line: int) -> int:
-    """Return the most likely line of the mistake."""
+    """Return the 1-based line on which the mistake most likely is."""
     if "without closing quote" in message:
         starts = _find_open_quotes(text, '"' if '"' in message else "'")
         return starts[0] + 1 if starts else line
@@ -125,7 +125,7 @@ def _close_expansions(text: str) -> Iterator[str]:
 
 
 def find_closed_expansion(text: str, edit: Edit) -> tuple[str, str] | None:
-    """Return the expansion that a one-line edit closes, and the closing token; None for other edits."""
+    """Return the expansion that a one-line edit closes, and the closing token, or None for other edits."""
     line = text.split("\n")[edit.start_line - 1] if edit.start_line == edit.end_line else ""
     new = edit.replacement
     for opener, closer in (("$((", "))"), ("${", "}"), ("$(", ")"), ("`", "`")):
@@ -236,7 +236,7 @@ def _find_open_array(lines: list[str], line: int) -> int:
 
 
 def _close_array(text: str, line: int) -> Iterator[str]:
-    """Close an array at the end of its line: ``names=(a b`` -> ``names=(a b)``."""
+    """Yield the script with an array closed at the end of its line: ``names=(a b)``."""
     lines = text.split("\n")
     number = _find_open_array(lines, line)
     lines[number] = f"{lines[number].rstrip()})"
@@ -324,7 +324,7 @@ def find_repair(text: str, message: str, line: int) -> Repair | None:
 
 
 def _replace_closing_words(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Replace a closing word that doesn't match its block."""
+    """Yield candidates that replace a closing word that doesn't match its block."""
     stray = _STRAY.search(message)
     found = _CLOSER.match(lines[line - 1]) if stray is not None else None
     for right in ("fi", "done", "esac", "}") if found is not None else ():
@@ -355,7 +355,7 @@ def _remove_element_spaces(lines: list[str], message: str, line: int) -> Iterato
 
 
 def _close_brackets(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Close a bracket on its line: at the end, before `;`, `}` or `then`, or by doubling a single one."""
+    """Yield candidates that close a bracket on its line, or double a single closing bracket."""
     found = _UNMATCHED.search(message)
     if found is None:
         return
@@ -394,7 +394,7 @@ def _repair_cases(lines: list[str], message: str, line: int) -> Iterator[_Repair
 
 
 def _insert_keywords(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Insert `then` or `do` after a condition on the same line as its commands."""
+    """Yield candidates that insert `then` or `do` between a condition and commands on the same line."""
     for pattern, word in ((_NO_THEN, "then"), (_NO_DO, "do")):
         if f"'{word}'" in message or "'fi' can only" in message or "'done' can only" in message:
             found = pattern.search(lines[line - 1])
@@ -405,7 +405,7 @@ def _insert_keywords(lines: list[str], message: str, line: int) -> Iterator[_Rep
 
 
 def _repair_operators(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Remove an operator without a command, or join a line that begins with one to the line before it."""
+    """Yield candidates that remove an operator without a command, or join a line to the one before."""
     text = lines[line - 1]
     if "must be followed by a statement" in message:
         for pattern in (_DOUBLED, _TRAILING):

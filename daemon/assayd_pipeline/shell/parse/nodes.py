@@ -22,17 +22,17 @@ class ScriptNode:
         self.fields = fields
 
     def node(self, name: str) -> ScriptNode | None:
-        """Return the node in a field; None if the field is missing."""
+        """Return the node in a field, or None if the field is missing."""
         found = self.fields.get(name)
         return found if isinstance(found, ScriptNode) else None
 
     def nodes(self, name: str) -> list[ScriptNode]:
-        """Return the nodes in a field; an empty list if the field is missing."""
+        """Return the nodes in a field, or an empty list if the field is missing."""
         found = self.fields.get(name)
         return [item for item in found if isinstance(item, ScriptNode)] if isinstance(found, list) else []
 
     def text(self, name: str) -> str:
-        """Return the string in a field; an empty string if the field is missing."""
+        """Return the string in a field, or an empty string if the field is missing."""
         found = self.fields.get(name)
         return found if isinstance(found, str) else ""
 

@@ -39,12 +39,12 @@ _installed: list[Reader] = []
 
 
 def install_reader(reader: Reader) -> None:
-    """Set the function that later calls of `read` use."""
+    """Set the function that later calls of `parse_script` use."""
     _installed[:] = [reader]
 
 
 def parse_script(text: str) -> ParseResult:
-    """Parse a script.
+    """Parse a script with the installed function, and return its tree or the syntax error.
 
     Raises: AssaydError ``analysis.no_reader``, if no function is installed.
     """
@@ -55,7 +55,7 @@ def parse_script(text: str) -> ParseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinterComment:
-    """A ShellCheck comment with its code and position; lines and columns are 1-based, the end exclusive.
+    """A ShellCheck comment with its code and position. Lines and columns are 1-based; the end is exclusive.
 
     As in ShellCheck, a tab is counted as up to eight columns.
     """
@@ -73,12 +73,12 @@ _installed_linter: list[Linter] = []
 
 
 def install_linter(linter: Linter) -> None:
-    """Set the function that later calls of `comments` use."""
+    """Set the function that later calls of `lint` use."""
     _installed_linter[:] = [linter]
     lint.cache_clear()
 
 
 @lru_cache(maxsize=16)
 def lint(text: str) -> tuple[LinterComment, ...]:
-    """Return the comments on a script; empty if no function is installed."""
+    """Return the comments on a script, or an empty tuple if no function is installed."""
     return _installed_linter[0](text) if _installed_linter else ()

@@ -73,7 +73,7 @@ class OptionSyntax:
 
     @cached_property
     def short_options(self) -> dict[str, str]:
-        """Return the mark of each short option that takes a value."""
+        """Return the getopt mark (``:``, ``::``, ``;`` or none) of each short option in the table."""
         return dict(_LETTER.findall(self.short))
 
     @cached_property
@@ -99,7 +99,7 @@ class ShellOption:
 
 @dataclass(slots=True, kw_only=True)
 class ParsedArguments:
-    """The options and operands of a command."""
+    """The options and operands of one command call, in order."""
 
     options: list[ShellOption] = field(default_factory=list)
     operands: list[ArgumentValue] = field(default_factory=list)
@@ -112,7 +112,7 @@ class ParsedArguments:
 def parse_arguments(
     syntax: OptionSyntax, arguments: Sequence[ArgumentValue], others: Iterable[str] = ()
 ) -> ParsedArguments:
-    """Split arguments; `others` contains further long options that can be abbreviated."""
+    """Split arguments into options and operands. Long options in `others` can be abbreviated too."""
     parsed, rest = ParsedArguments(), list(arguments[::-1])
     while rest:
         argument = rest.pop()
@@ -174,7 +174,7 @@ _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
 class WordForm(StrEnum):
-    """The form of a command word."""
+    """The form of a command word, which determines whether its command is known."""
 
     PLAIN = "plain"
     """A name or a path, perhaps with quotes or backslashes that don't change it."""
@@ -234,7 +234,7 @@ PREFIXES: Mapping[str, PrefixCommand] = {
 
 
 def list_invocations(source: ShellSource, known: KnownValues, scopes: FunctionScopes) -> list[Invocation]:
-    """Return every command in a script, in any order."""
+    """Return every command that a script can run, in any order."""
     written = [
         (node, words) for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args"))
     ]
@@ -307,7 +307,7 @@ def _takes_next_word(syntax: OptionSyntax, text: str) -> bool:
 
 
 def classify_command_word(word: ScriptNode, source: ShellSource) -> tuple[WordForm, str]:
-    """Return the form of a command word, and the command's name; an unknown name is empty."""
+    """Return the form of a command word, and the command's name or, if the name is unknown, ""."""
     parts = word.nodes("Parts")
     if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
         return WordForm.DYNAMIC, ""
@@ -326,7 +326,7 @@ def _join_quoted_parts(word: ScriptNode, source: ShellSource) -> str | None:
 
 
 def _get_single_piece_text(parts: Sequence[ScriptNode], source: ShellSource, word: ScriptNode) -> str | None:
-    """Return the text of a word that consists of one piece."""
+    """Return the text of a word that consists of one literal or quoted piece, or None."""
     written = source.written(word)
     if all(part.kind == "Lit" for part in parts):
         text = written
@@ -338,7 +338,7 @@ def _get_single_piece_text(parts: Sequence[ScriptNode], source: ShellSource, wor
 
 
 def _resolve_by_value(call: Invocation, known: KnownValues) -> list[Invocation]:
-    """Return the commands that a variable in a command word can name; empty if any value is unknown."""
+    """Return the commands that a variable in a command word can name, or [] if any value is unknown."""
     arguments = evaluate_arguments(call.word, known) if call.form is WordForm.DYNAMIC else []
     if not arguments or any(one.loose for one in arguments):
         return []
@@ -379,7 +379,7 @@ class _RunnerFunctions:
                 self._record_runner(words)
 
     def _count_shifted(self, words: Sequence[ScriptNode], branches: Sequence[tuple[int, int]]) -> int | None:
-        """Return the number of arguments that a call of ``shift`` removes; None if it is uncertain."""
+        """Return the number of arguments that a call of ``shift`` removes, or None if it is uncertain."""
         count = get_literal_text(words[1]) if len(words) > 1 else "1"
         around = self._scopes.at(words[0].start)
         begin = around.start if around is not None else -1
@@ -414,9 +414,9 @@ class _RunnerFunctions:
                 self._runs.setdefault(self._scopes.find_function_name_at(word.start), set()).add(passed)
 
     def _find_passed_argument_index(self, word: ScriptNode) -> int | None:
-        """Return the index of the argument to which a word refers; None if it is uncertain.
+        """Return the index of the argument to which a word refers.
 
-        The result is None if the word refers to no argument, or the index is uncertain.
+        The result is None if the word refers to no argument, or if the index is uncertain.
         """
         written = self._source.written(word)
         one = _ONE.fullmatch(written)
@@ -430,7 +430,7 @@ class _RunnerFunctions:
 
 
 def _find_set_words(words: Sequence[ScriptNode]) -> Sequence[ScriptNode]:
-    """Return the script's arguments as set by ``set -- …``."""
+    """Return the words after ``set --``, or an empty sequence for any other command."""
     texts = [get_literal_text(word) for word in words]
     return words[texts.index("--") + 1 :] if texts[:1] == ["set"] and "--" in texts else ()
 

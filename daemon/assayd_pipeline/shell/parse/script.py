@@ -35,7 +35,7 @@ class NamedPath:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ParsedScript:
-    """A parsed script with its facts. Rules call `error` and `warn` to add findings."""
+    """A parsed script with its facts. Rules call `error` and `add_warning` to add findings."""
 
     source: ShellSource
     commands: CommandPolicy
@@ -57,7 +57,7 @@ class ParsedScript:
         edit: Edit | None = None,
         subject: str | None = None,
     ) -> None:
-        """Add an error at a node; `subject` is the rejected command."""
+        """Add an error at a node. `subject` is the rejected command."""
         self._add_finding(node, rule, message, suggestion, Severity.ERROR, edit)
         if subject is not None:
             self.findings[-1] = replace(self.findings[-1], subject=subject)
@@ -65,7 +65,7 @@ class ParsedScript:
     def add_warning(
         self, node: ScriptNode, rule: str, message: str, suggestion: str, *, edit: Edit | None = None
     ) -> None:
-        """Add a warning at a node whose case is undecidable; the container isolates the script anyway."""
+        """Add a warning for a case that is undecidable before the run; the container isolates the script."""
         self._add_finding(node, rule, message, suggestion, Severity.WARNING, edit)
 
     @property
@@ -84,7 +84,7 @@ class ParsedScript:
         return Edit(start_line=line, end_line=line, replacement=text)
 
     def build_replacement_edit(self, node: ScriptNode, text: str) -> Edit | None:
-        """Return the edit that replaces a node with `text`; None if the node spans several lines."""
+        """Return the edit that replaces a node with `text`, or None if the node spans several lines."""
         line, column = self.source.place(node.start)
         whole = get_line(self.source.text, line)
         written = self.source.written(node)

@@ -1,4 +1,4 @@
-r"""Parses a script once and within limits; every check of bash uses the result.
+r"""Parses a script once and within limits. Every check of bash uses the result.
 
 1.2 MiB of source           source.too_large
 "ls\0"                      source.nul_byte
@@ -93,13 +93,13 @@ class ShellSource:
         return line, byte_offset_to_column(self.raw[begin:end].decode("utf-8", "replace"), offset - begin)
 
     def written(self, node: ScriptNode) -> str:
-        """Return the source text of a node."""
+        """Return the complete source text of a node."""
         return self.raw[node.start : node.end].decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=4)
 def parse_source(text: str) -> ShellSource:
-    """Parse a script that has LF line endings; no part of the script is run."""
+    """Parse a script that has LF line endings. No part of the script is run."""
     refused = _reject_text(text)
     if refused is not None:
         return ShellSource(text=text, findings=(refused,))
@@ -146,7 +146,7 @@ _HARMLESS = re.compile(r"(?:[\w\s+\-*/%<>=&|^~,?:!#]|\$(?:\w+|[#?@*]|\{\w+\}|(?=
 
 
 def _mask_arithmetic(text: str, reading: reader.ParseResult) -> str | None:
-    """Return the text with 0 in place of the faulty arithmetic; None if the arithmetic can contain code."""
+    """Return the text with 0 in place of faulty arithmetic, or None if the arithmetic can contain code."""
     if reading.line is None:
         return None
     begin = sum(len(line) + 1 for line in text.split("\n", reading.line)[: reading.line - 1])

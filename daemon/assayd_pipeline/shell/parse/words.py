@@ -38,7 +38,7 @@ _TEMPORARY = "/sandbox/tmp/"
 
 
 class AssignmentMethod(StrEnum):
-    """A way in which a variable is set."""
+    """The kind of syntax that sets a variable."""
 
     PLAIN = "plain"
     """``x=1`` as a separate command."""
@@ -58,7 +58,7 @@ class AssignmentMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariableSetting:
-    """A position at which a variable is set; `value` is None unless the value is a word."""
+    """A position at which a variable is set. `value` is None unless the value is a word."""
 
     name: str
     how: AssignmentMethod
@@ -95,7 +95,7 @@ class FunctionScopes:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names of the functions."""
+        """Return the names of the functions that the script defines."""
         return frozenset(_get_field_value(function, "Name") for function in self._functions)
 
     def at(self, offset: int) -> ScriptNode | None:
@@ -104,7 +104,7 @@ class FunctionScopes:
         return self._functions[index] if index >= 0 else None
 
     def find_function_name_at(self, offset: int) -> str:
-        """Return the name of the innermost function around a position; empty if there is none."""
+        """Return the name of the innermost function around a position, or an empty string."""
         function = self.at(offset)
         return _get_field_value(function, "Name") if function is not None else ""
 
@@ -143,11 +143,11 @@ class KnownValues:
         return frozenset(self._settings)
 
     def is_set(self, name: str) -> bool:
-        """Return whether the script sets a variable."""
+        """Return whether the script sets a variable at any position."""
         return name in self._settings
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return all values that a variable can have; return ``(ANY,)`` if they are unknown."""
+        """Return all values that a variable can have, or ``(ANY,)`` if they are unknown."""
         if name not in self._values:
             self._values[name] = (ANY,)  # for a variable that is defined in terms of itself
             settings = self._settings.get(name)
@@ -156,7 +156,7 @@ class KnownValues:
         return self._values[name]
 
     def list_elements(self, name: str) -> tuple[str, ...] | None:
-        """Return the elements of an array; None unless it is assigned only as a list of literal words."""
+        """Return the elements of an array, or None unless it is assigned only as a list of literal words."""
         if name not in self._elements:
             self._elements[name] = None  # for an array that is defined in terms of itself
             settings = self._settings.get(name)
@@ -169,7 +169,7 @@ class KnownValues:
         return self._elements[name]
 
     def list_members(self, name: str) -> tuple[str, ...]:
-        """Return all values that an array's element can have; return ``(ANY,)`` if they are unknown."""
+        """Return all values that an array's element can have, or ``(ANY,)`` if they are unknown."""
         key = f"{name}[]"
         if key not in self._values:
             self._values[key] = (ANY,)
@@ -185,7 +185,7 @@ class KnownValues:
         return self._values[key]
 
     def list_argument_values(self, number: int, offset: int) -> tuple[str, ...]:
-        """Return the values of ``$1``, ``$2`` … at a position."""
+        """Return the values of ``$number`` at an offset, or ``(ANY,)`` if they are unknown."""
         if not 1 <= number <= len(self._arguments) or self._scopes.at(offset) is not None:
             return (ANY,)
         return evaluate_unsplit(self._arguments[number - 1], self)
@@ -210,12 +210,12 @@ class KnownValues:
 
 
 def is_known(value: str) -> bool:
-    """Return whether a value is literal text."""
+    """Return whether a value contains only literal text, without a mark for unknown text."""
     return not any(mark in value for mark in (ANY, NUMBER, HOME))
 
 
 def to_visible(value: str) -> str:
-    """Return a value in the form in which messages show it."""
+    """Return a value for messages, with ``…``, ``N`` and ``~`` in place of the marks for unknown text."""
     return value.replace(ANY, "…").replace(NUMBER, "N").replace(HOME, "~")
 
 
@@ -239,7 +239,7 @@ def evaluate_arguments(word: ScriptNode, known: KnownValues) -> list[CommandArgu
 
 
 def get_literal_text(word: ScriptNode | None) -> str | None:
-    """Return the text of a word; None if the word contains expansions."""
+    """Return the text of a word, or None if the word contains expansions."""
     text = join_literal_pieces(word) if word is not None else ANY
     return text if is_known(text) else None
 
@@ -332,7 +332,7 @@ def is_plain_variable(part: ScriptNode) -> bool:
 
 
 def _get_array_elements(word: ScriptNode, known: KnownValues) -> tuple[str, ...] | None:
-    """Return the elements if the word is ``"${name[@]}"`` and the array is known."""
+    """Return the elements of a known array in ``"${name[@]}"``, or None for any other word."""
     parts = strip_double_quotes(word)
     index = parts[0].node("Index") if len(parts) == 1 and is_plain_variable(parts[0]) else None
     return (
@@ -341,7 +341,7 @@ def _get_array_elements(word: ScriptNode, known: KnownValues) -> tuple[str, ...]
 
 
 def _get_known_output(part: ScriptNode) -> str | None:
-    """Return the known part of the output of ``$(mktemp)`` and ``$(pwd)``."""
+    """Return the known part of the output of ``$(mktemp)`` or ``$(pwd)``, or None."""
     statements = part.nodes("Stmts")
     call = statements[0].node("Cmd") if len(statements) == 1 else None
     texts = [get_literal_text(word) for word in call.nodes("Args")] if call is not None else []
@@ -367,7 +367,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def _limit_values(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct values; return ``(ANY,)`` if they are too many or too long."""
+    """Return the distinct values, or ``(ANY,)`` if they are too many or too long."""
     kept = tuple(dict.fromkeys(islice(values, MAX_VALUES + 1)))
     if len(kept) > MAX_VALUES or any(len(value) > MAX_VALUE_CHARS for value in kept):
         return (ANY,)
@@ -375,7 +375,7 @@ def _limit_values(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_settings(nodes: Iterable[ScriptNode]) -> list[VariableSetting]:
-    """Return the settings that the grammar shows, in source order; those of builtins are excluded."""
+    """Return the settings that the syntax tree shows, in source order, without those by builtins."""
     found = [setting for node in nodes for setting in _find_node_settings(node)]
     return sorted(found, key=lambda setting: setting.node.start)
 

@@ -1,1 +1,1 @@
-"""The rules for scripts; each module contains the rules for one part of the language or one tool."""
+"""Contains the rules for scripts, in one module for each part of the language or tool."""

@@ -67,7 +67,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|
 
 
 def check_setting(script: ParsedScript, setting: VariableSetting) -> None:
-    """Check a position at which the grammar sets a variable."""
+    """Check the name of a variable that the grammar sets at a position."""
     _check_variable(script, setting.node, setting.name)
 
 
@@ -128,7 +128,7 @@ def check_declaration(script: ParsedScript, node: ScriptNode) -> None:
 
 
 def check_expansion(script: ParsedScript, node: ScriptNode) -> None:
-    """Check an expansion, or a double-quoted string."""
+    """Check a parameter expansion, or a ``$"…"`` string."""
     if node.kind == "DblQuoted" and node.get_flag("Dollar"):
         edit = script.build_replacement_edit(node, script.source.written(node).removeprefix("$"))
         message = 'A message catalogue can replace the text in $"…".'
@@ -185,7 +185,7 @@ _REFUSED = {
 
 
 def check_builtin(script: ParsedScript, call: Invocation) -> None:
-    """Check the arguments of an allowed builtin."""
+    """Check the arguments of a call of an allowed builtin."""
     arguments = [
         ArgumentValue(value=one.values[0], node=one.node)
         for word in call.arguments

@@ -168,7 +168,7 @@ _WELL_KNOWN = ("awk", "cut", "grep", "head", "jq", "sed", "sort", "tr", "uniq", 
 
 
 def check_invocation(script: ParsedScript, call: Invocation) -> None:
-    """Check one command."""
+    """Check the name of one command, or report the foreign syntax that it resembles."""
     bare = _find_bare_test(script, call) or _find_spaced_assignment(script, call)
     if bare is not None:
         message, hint, edit = bare
@@ -214,7 +214,7 @@ def _find_bare_test(script: ParsedScript, call: Invocation) -> tuple[str, str, E
     """Find a comparison that is used as a command: ``if $n -gt 3``, ``while (i < 3)``.
 
     Returns:
-        The message, hint and edit; None for an actual command.
+        The message, hint and edit, or None for an actual command.
     """
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
@@ -246,7 +246,7 @@ def _find_bare_test(script: ParsedScript, call: Invocation) -> tuple[str, str, E
 
 
 def _find_spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
-    """Find an assignment that would run a tool, ``sum += x``; None if no allowed tool has the name."""
+    """Find an assignment that would run a tool, ``sum += x``, or None if no allowed tool has the name."""
     operator = get_literal_text(call.arguments[0]) if call.arguments else None
     if (
         operator not in _ASSIGNS
@@ -380,7 +380,7 @@ def _report_path_command(script: ParsedScript, call: Invocation) -> None:
 
 
 def _suggest_command(script: ParsedScript, name: str) -> str:
-    """Return the replacement for a command, which uses only programs that the profile allows."""
+    """Return a hint that replaces a command by programs that the profile allows."""
     advice = _INSTEAD.get(name)
     if advice is not None and set(_WORD.findall(advice)) & _ADVISED <= script.commands.allowed:
         return advice
@@ -396,7 +396,7 @@ def _list_allowed(script: ParsedScript) -> str:
 
 
 def check_function(script: ParsedScript, node: ScriptNode) -> None:
-    """Check the name of a function; the function's body is checked like all other commands."""
+    """Check the name of a function. The function's body is checked like all other commands."""
     name_node, commands = node.node("Name"), script.commands
     name = name_node.text("Value") if name_node is not None else ""
     hidden = (commands.blocked | BUILTINS) - _FREE_NAMES
@@ -409,7 +409,7 @@ def check_function(script: ParsedScript, node: ScriptNode) -> None:
 
 
 def check_background(script: ParsedScript, node: ScriptNode) -> None:
-    """Check a background command."""
+    """Check a background command: coprocesses, and commands that nothing waits for."""
     if node.get_flag("Coprocess") or node.kind == "CoprocClause" or node.get_flag("Disown"):
         message = "Coprocesses aren't allowed."
         script.error(node, "command.coproc", message, "Use a pipe: producer | consumer.")

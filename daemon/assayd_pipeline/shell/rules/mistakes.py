@@ -355,7 +355,7 @@ _SUM = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?(\+\+|[-+*])(\$?\w+)?")
 
 
 def _check_subscripts(script: ParsedScript) -> None:
-    """Check for ``ages[oslo]=3`` without ``declare -A``: the subscript is arithmetic; unset names are 0."""
+    """Check for ``ages[oslo]=3`` without ``declare -A``, where unset names in the subscript are 0."""
     declared = {
         name
         for node in script.source.nodes
@@ -380,7 +380,7 @@ def _check_subscripts(script: ParsedScript) -> None:
 
 
 def _iter_names_declared_with(node: ScriptNode, option: str) -> Iterator[str]:
-    """Yield the names that a declaration gives an attribute, such as `A` for associative arrays."""
+    """Yield the names that a declaration declares with an option, e.g. `A` for associative arrays."""
     options = [
         get_literal_text(argument.node("Value")) or ""
         for argument in node.nodes("Args")

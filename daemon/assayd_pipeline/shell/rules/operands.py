@@ -74,7 +74,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_curl(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
-    """Check a call of curl."""
+    """Check the network access, the files and the URLs of a call of curl."""
     if script.network.mode is NetworkMode.BLOCKED or not script.network.hosts:
         _report_no_network(script, call)
         return
@@ -87,7 +87,7 @@ def check_curl(script: ParsedScript, call: Invocation, arguments: Sequence[Argum
 
 
 def _report_no_network(script: ParsedScript, call: Invocation) -> None:
-    """Report that the network is unavailable, with a warning if the script handles the failure."""
+    """Report that curl can't reach any host, as a warning if the script handles the failure."""
     message = "curl can't reach any host: the policy allows none."
     if _has_fallback(script, call):
         words = f"{message} The fallback command runs instead."
@@ -295,7 +295,7 @@ UNKNOWN = _build_tool()
 
 
 def check_tool(script: ParsedScript, call: Invocation) -> None:
-    """Check the arguments of an allowed command."""
+    """Check the options and paths of a call of an allowed tool."""
     written = [one for word in call.arguments for one in evaluate_arguments(word, script.known)]
     tool = {"awk": AWK, "sed": SED}.get(call.name) or TOOLS.get(call.name, UNKNOWN)
     refused = script.commands.options.get(call.name, frozenset())
@@ -430,7 +430,7 @@ def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], na
 
 
 def _check_prefix(script: ParsedScript, call: Invocation) -> None:
-    """Check the variables that `env` sets; the command that `env` runs is checked elsewhere."""
+    """Check the variables that `env` sets. The command that `env` runs is checked elsewhere."""
     prefix = PREFIXES[call.name]
     for word in call.arguments[: count_skipped_words(prefix, call.arguments)] if prefix.assignments else ():
         if "=" in join_literal_pieces(word) and not join_literal_pieces(word).startswith("-"):

@@ -33,14 +33,14 @@ _NETWORK = re.compile(r"/+dev/+(tcp|udp)(/.*)?", re.DOTALL)
 
 
 class PathLocation(StrEnum):
-    """The location to which a path leads."""
+    """The kind of location to which a path leads."""
 
     INSIDE = "inside"
     """The sandbox directory."""
     DEVICE = "device"
     """The null device or an open descriptor."""
     OUTSIDE = "outside"
-    """Another place of the container."""
+    """Another location in the container."""
     NETWORK = "network"
     """A connection that bash opens."""
     UNDECIDED = "undecided"
@@ -48,7 +48,7 @@ class PathLocation(StrEnum):
 
 
 class PathUse(StrEnum):
-    """The way in which a path is used."""
+    """The kind of access to a path, as a verb for messages."""
 
     READS = "reads"
     """The path is read."""
@@ -61,7 +61,7 @@ class PathUse(StrEnum):
 
 
 def locate_path(path: str) -> PathLocation:
-    """Return the location to which a path leads; the path is a value from `words`."""
+    """Return the location to which a path leads. The path is a value from `words`."""
     if path.startswith(HOME):
         rest = path[len(HOME) :]
         return (
@@ -151,7 +151,7 @@ _FOLDER = re.compile(r"[\"']?\$\{?([A-Za-z_]\w{0,60})\}?/")
 
 
 def check_redirection(script: ParsedScript, node: ScriptNode) -> None:
-    """Check the target of a redirection; here-documents and here-strings have no target."""
+    """Check the target of a redirection. Here-documents and here-strings have no target."""
     operator, word = node.text("Op"), node.node("Word")
     if word is None or operator in {"<<", "<<-", "<<<"}:
         return

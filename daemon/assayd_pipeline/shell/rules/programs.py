@@ -132,7 +132,7 @@ _CONDITION = re.compile(r"\b(?:if|while)\s*\([^()=<>!~\"]{1,60}[^=<>!~+*/%^()\"-
 
 
 def _is_quoted(script: ParsedScript, node: ScriptNode, program: str) -> bool:
-    """Report a program without quotes, ``awk {print $1} f``, as an error and return False."""
+    """Return True if a program is quoted, or report ``awk {print $1} f`` as an error."""
     if script.source.written(node).startswith(("'", '"')) or "{" not in program:
         return True
     line, _ = script.source.place(node.start)
@@ -147,7 +147,7 @@ def _is_quoted(script: ParsedScript, node: ScriptNode, program: str) -> bool:
 
 
 def _check_brackets(script: ParsedScript, node: ScriptNode, tokens: Sequence[_AwkToken]) -> bool:
-    """Check for ``awk '{ print $1'`` -> awk.unreadable; return whether all brackets are closed."""
+    """Check for ``awk '{ print $1'`` -> awk.unreadable, and return whether all brackets are closed."""
     texts = [token.text for token in tokens if token.kind in {"sign", "end"}]
     for opener, closer in ("{}", "()"):
         missing = texts.count(opener) - texts.count(closer)
@@ -161,7 +161,7 @@ def _check_brackets(script: ParsedScript, node: ScriptNode, tokens: Sequence[_Aw
 
 
 def _build_closing_edit(script: ParsedScript, node: ScriptNode, closer: str) -> Edit | None:
-    """Return the edit that closes a brace before `END` or at the program's end; None if it is uncertain."""
+    """Return the edit that closes a brace before `END` or at the program's end, or None if uncertain."""
     written = script.source.written(node)
     if written[:1] != "'" or written[-1:] != "'":
         return None
@@ -238,7 +238,7 @@ def _check_shell_variables(
 
 
 def _tokenize(program: str) -> Iterator[_AwkToken]:
-    """Split a program into tokens; the last token is "broken" if gawk would report a syntax error at it."""
+    """Split a program into tokens. At a syntax error, the last token has the kind "broken"."""
     position, after_operand = 0, False
     while position < len(program):
         divides = program[position] != "/" or after_operand
@@ -271,7 +271,7 @@ _SUBSTITUTION = re.compile(r"[sy](.)(?:\\.|(?!\1).)*+\1(?:\\.|(?!\1).)*+\1(\w*)"
 
 
 def check_sed(script: ParsedScript, parsed: ParsedArguments) -> None:
-    """Check the unknown parts of a sed script, and its files."""
+    """Check the files of a sed script, and the parts of the script that are unknown before the run."""
     operands = parsed.operands
     sources = [
         option.value for option in parsed.list_options("-e", "--expression") if option.value is not None

@@ -127,7 +127,7 @@ _KEYS = {
     "variable.dynamic_name": "commands.protected",
     "variable.protected": "commands.protected",
 }
-"""The profile's keys that state the rules; the rest is bash or a tool itself."""
+"""The profile's keys that determine the rules; all other rules come from bash or a tool."""
 
 COMMAND_RULES = add_profile_keys(
     (

@@ -1,4 +1,4 @@
-"""Widens columns for long label values and large event numbers; SQLite ignores these widths."""
+"""Widens columns for long label values and large event numbers. SQLite ignores these widths."""
 
 import sqlalchemy as sa
 from alembic import op
