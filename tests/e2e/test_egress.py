@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from assayd_client import Document
 from support.daemons.daemon_fixtures import MakeDaemon
@@ -53,7 +54,14 @@ def submission(**more: object) -> Document:
 def test_refused_access_fails_the_attempt_and_is_told_everywhere(reaching: DaemonProcess) -> None:
     with reaching.client() as client:
         attempt = client.submit(submission(), wait_s=60)
-        metrics = client.metrics().decode()
+        metric = 'assayd_egress_accesses_total{rule="network.not_listed"} 1.0'
+        # Executors report their metrics once per second.
+        until_counted = Retrying(
+            retry=retry_if_result(lambda metrics: metric not in metrics),
+            stop=stop_after_delay(30),
+            wait=wait_fixed(0.05),
+        )
+        until_counted(lambda: client.metrics().decode())
 
     assert (attempt["verdict"], attempt["cause"]) == ("failed", "policy_violation")
     finding = next(f for f in attempt["report"]["findings"] if f["rule"] == "policy.network")
@@ -66,7 +74,6 @@ def test_refused_access_fails_the_attempt_and_is_told_everywhere(reaching: Daemo
     )
     (asked,) = attempt["execution"]["network_attempts"]
     assert (asked["via"], asked["allowed"], asked["address"]) == ("tls", False, None)
-    assert 'assayd_egress_accesses_total{rule="network.not_listed"} 1.0' in metrics
     (logged,) = reaching.log.events("egress.refused", host="evil.example")
     assert logged["attempt_id"] == attempt["id"]
     assert not any("token=1" in line and "egress" in line for line in reaching.log.lines)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -75,7 +75,7 @@ class DaemonParts:
 class _Assigned:
     job: Job
     answer: asyncio.Future[FinishedAttempt]
-    question: asyncio.Task[None] | None = None
+    questions: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class Executor:
@@ -180,7 +180,7 @@ class Executor:
 
     async def end_assigned(self) -> None:
         """Let the attempts of this ended executor fail, after the journal's open transactions."""
-        questions = [one.question for one in self.assigned.values() if one.question is not None]
+        questions = set[asyncio.Task[None]]().union(*(one.questions for one in self.assigned.values()))
         if questions:
             await asyncio.wait(questions)
         for one in self.assigned.values():
@@ -216,12 +216,16 @@ class Executor:
             else:
                 job.emit(kind, body)
 
-    def _on_question(self, question: str, attempt_id: str, events: Events, *values: object) -> None:
+    def _on_question(
+        self, number: int, question: str, attempt_id: str, events: Events, *values: object
+    ) -> None:
         self._on_events(attempt_id, events)
         one = self.assigned[attempt_id]
-        one.question = asyncio.create_task(self._answer(question, one.job, *values))
+        task = asyncio.create_task(self._answer(number, question, one.job, *values))
+        one.questions.add(task)
+        task.add_done_callback(one.questions.discard)
 
-    async def _answer(self, question: str, job: Job, *values: object) -> None:
+    async def _answer(self, number: int, question: str, job: Job, *values: object) -> None:
         answer, problem, engine = None, None, False
         try:
             match question, *values:
@@ -237,7 +241,7 @@ class Executor:
         except Exception:
             log.exception("executor.not_answered", question=question, attempt_id=job.attempt.id)
             problem = "internal", "The daemon failed on this attempt; see its log.", False
-        self.link.send("answer", job.attempt.id, answer, problem, engine)
+        self.link.send("answer", number, answer, problem, engine)
 
     def _on_done(
         self,

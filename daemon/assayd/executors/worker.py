@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import count
 
 import structlog
 
@@ -169,7 +170,8 @@ class ExecutorWorker:
         self._active: dict[str, Job] = {}
         self._checked: dict[str, CheckedSubmission] = {}
         self._events: dict[str, list[tuple[str, dict[str, object]]]] = {}
-        self._questions: dict[str, asyncio.Future[object]] = {}
+        self._questions: dict[int, asyncio.Future[object]] = {}
+        self._numbers = count()
         self._rules: dict[int, tuple[ExecutionPolicy, Limits]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.contents = KeptContents()
@@ -304,15 +306,16 @@ class ExecutorWorker:
 
     async def _ask(self, question: str, attempt_id: str, *values: object) -> object:
         """Ask the daemon about an attempt. Raises: StoreError or EngineError, as the daemon does."""
-        asked = self._questions[attempt_id] = asyncio.get_running_loop().create_future()
-        self._link.send("ask", question, attempt_id, self._take_events(attempt_id), *values)
+        number = next(self._numbers)
+        asked = self._questions[number] = asyncio.get_running_loop().create_future()
+        self._link.send("ask", number, question, attempt_id, self._take_events(attempt_id), *values)
         try:
             return await asked
         finally:
-            self._questions.pop(attempt_id, None)
+            self._questions.pop(number, None)
 
-    def _on_answer(self, attempt_id: str, answer: object, problem: Problem | None, engine: bool) -> None:
-        asked = self._questions.pop(attempt_id, None)
+    def _on_answer(self, number: int, answer: object, problem: Problem | None, engine: bool) -> None:
+        asked = self._questions.pop(number, None)
         if asked is None or asked.done():
             return
         if problem is None:

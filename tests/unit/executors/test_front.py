@@ -361,10 +361,10 @@ async def test_run_is_recorded_before_the_executor_is_answered() -> None:
         run = (await played.hear("run"))[0]
         attempt_id = run.attempt.id
 
-        played.link.send("ask", "lease", attempt_id, [], run_of(attempt_id), True)
+        played.link.send("ask", 7, "lease", attempt_id, [], run_of(attempt_id), True)
         answer = await played.hear("answer")
 
-        assert answer == (attempt_id, None, None, False)
+        assert answer == (7, None, None, False)
         assert [one.attempt_id for one in bench.jobs.runs] == [attempt_id]
         assert (attempt.job.attempt.run_number, attempt.job.attempt.warm) == (1, True)
         await played.finish(run)
@@ -378,10 +378,10 @@ async def test_executor_is_told_that_a_run_cannot_be_recorded() -> None:
         attempt, played = start(bench), bench.parents.forked[0]
         run = (await played.hear("run"))[0]
 
-        played.link.send("ask", "lease", run.attempt.id, [], run_of(run.attempt.id), True)
+        played.link.send("ask", 7, "lease", run.attempt.id, [], run_of(run.attempt.id), True)
         answer = await played.hear("answer")
 
-        assert answer == (run.attempt.id, None, ("store.full", "the disk is full", True), False)
+        assert answer == (7, None, ("store.full", "the disk is full", True), False)
         assert attempt.job.attempt.run_number == 0
         await played.finish(run)
         await attempt.task
@@ -392,7 +392,7 @@ async def test_attempt_of_a_lost_executor_runs_again_after_its_containers_are_re
         await bench.executors.tried.wait()
         attempt, played = start(bench), bench.parents.forked[0]
         run = (await played.hear("run"))[0]
-        played.link.send("ask", "lease", run.attempt.id, [], run_of(run.attempt.id), True)
+        played.link.send("ask", 7, "lease", run.attempt.id, [], run_of(run.attempt.id), True)
         await played.hear("answer")
 
         played.process.kill()
@@ -411,7 +411,7 @@ async def test_run_that_is_being_recorded_when_its_executor_ends_counts() -> Non
         bench.jobs.commit.clear()
         attempt, played = start(bench), bench.parents.forked[0]
         run = (await played.hear("run"))[0]
-        played.link.send("ask", "lease", run.attempt.id, [], run_of(run.attempt.id), True)
+        played.link.send("ask", 7, "lease", run.attempt.id, [], run_of(run.attempt.id), True)
         while not attempt_has_question(bench, run.attempt.id):
             await asyncio.sleep(0)
 
@@ -427,7 +427,7 @@ async def test_run_that_is_being_recorded_when_its_executor_ends_counts() -> Non
 
 def attempt_has_question(bench: Bench, attempt_id: str) -> bool:
     executor = bench.executors._running.get(0)
-    return executor is not None and executor.assigned[attempt_id].question is not None
+    return executor is not None and bool(executor.assigned[attempt_id].questions)
 
 
 async def started_replacement(bench: Bench) -> Played:
@@ -445,7 +445,7 @@ async def test_attempt_that_has_used_all_runs_is_not_run_again() -> None:
         for number in (1, 2):
             played = await bench.parents.wait_for(number)
             run = (await played.hear("run"))[0]
-            played.link.send("ask", "lease", run.attempt.id, [], run_of(run.attempt.id, number), True)
+            played.link.send("ask", 7, "lease", run.attempt.id, [], run_of(run.attempt.id, number), True)
             await played.hear("answer")
             played.process.kill()
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from assayd.executors.worker import KeptContents, RecordedSpan
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+
+import pytest
+
+from assayd.executors.link import Link
+from assayd.executors.worker import ExecutorParts, ExecutorWorker, KeptContents, RecordedSpan
 from assayd.ports.tracing import Attribute, Span
 from assayd.store.unsynced import deserialize_files
 
@@ -54,3 +61,33 @@ def test_contents_are_kept_as_the_database_stores_them() -> None:
     kept.keep("a/b/c", {"stdout.log": b"out", "files/x": b""})
 
     assert deserialize_files(kept.pop("a/b/c")) == {"stdout.log": b"out", "files/x": b""}
+
+
+async def build_nothing(worker: ExecutorWorker, start: object, stack: AsyncExitStack) -> ExecutorParts:
+    raise AssertionError("no executor is started")
+
+
+async def test_late_answer_to_a_question_that_was_given_up_answers_no_later_question() -> None:
+    asked: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
+    daemon = Link({"ask": lambda number, name, *_: asked.put_nowait((number, name))}, lambda: None)
+    worker = ExecutorWorker(build_nothing)
+    worker._on_stop()  # It must not end this process together with its connection.
+    worker._events["a"] = []
+    ours, theirs = socket.socketpair()
+    for link, stream in ((daemon, ours), (worker._link, theirs)):
+        stream.setblocking(False)
+        await link.open(stream)
+
+    first = asyncio.create_task(worker._ask("image", "a"))
+    number, _ = await asked.get()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    second = asyncio.create_task(worker._ask("attachments", "a"))
+    later, _ = await asked.get()
+    daemon.send("answer", number, None, ("image.unusable", "it fails its samples", False), True)
+    daemon.send("answer", later, {"parent.json": b"{}"}, None, False)
+
+    assert await second == {"parent.json": b"{}"}
+    daemon.close()
+    worker._link.close()
