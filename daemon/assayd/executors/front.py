@@ -40,6 +40,8 @@ MAX_LOSSES = 5
 """Executors that an attempt can lose before it ends as an error: perhaps it is the reason."""
 ENDS_WITHIN_S = 5.0
 """Seconds that an executor has to end after its connection."""
+LOOK_S, SILENT_LOOKS = 15.0, 4
+"""Seconds between two looks at an executor, and at how many of them a hanging one has sent nothing."""
 STOP_S = 60.0
 """Seconds that executors have to remove their containers when the daemon stops."""
 
@@ -101,6 +103,7 @@ class Executor:
         self.link = Link(
             {
                 "status": self._on_status,
+                "alive": lambda: None,
                 "events": self._on_events,
                 "ask": self._on_question,
                 "done": self._on_done,
@@ -124,6 +127,24 @@ class Executor:
         """Kill the process, if it is still running."""
         with suppress(ProcessLookupError):
             self.process.kill()
+
+    async def wait(self) -> int | None:
+        """Wait until the process has ended, and return its exit status; kill it if it hangs.
+
+        The service manager does this with a daemon that hangs.
+        """
+        ended = asyncio.ensure_future(self.process.wait())
+        received, looks = 0, 0
+        try:
+            while not (await asyncio.wait({ended}, timeout=LOOK_S))[0]:
+                hangs = self.status is not None and self.link.received == received
+                received, looks = self.link.received, looks + 1 if hangs else 0
+                if looks == SILENT_LOOKS:
+                    log.error("executor.hangs", executor=self.number, attempts=len(self.assigned))
+                    self.kill()
+            return ended.result()
+        finally:
+            ended.cancel()
 
     def stop(self) -> None:
         """Let the process remove its containers and end; kill it if this takes too long."""
@@ -299,7 +320,7 @@ class ExecutorSet:
                 self._running[number] = executor
                 if self._closing.is_set():
                     executor.stop()
-                status = await executor.process.wait()
+                status = await executor.wait()
                 was_usable = await self._replace(executor, status, failures)
             failures = 0 if was_usable else failures + 1
             self._notice_change()

@@ -27,6 +27,8 @@ class Link(asyncio.Protocol):
         self._lost = lost
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
+        self.received = 0
+        """The number of received messages."""
 
     async def open(self, stream: socket.socket) -> None:
         """Start to receive messages from a connected, non-blocking socket."""
@@ -61,4 +63,5 @@ class Link(asyncio.Protocol):
                 return
             kind, *values = pickle.loads(bytes(memoryview(buffer)[_LENGTH.size : end]))  # noqa: S301
             del buffer[:end]
+            self.received += 1
             self._handlers[kind](*values)

@@ -214,7 +214,7 @@ class ExecutorWorker:
         await self._parts.readiness.keep_ready()
 
     async def _send_status(self) -> None:
-        """Send the status whenever it has changed."""
+        """Send the status whenever it has changed, and otherwise a sign of life."""
         readiness, metrics, sent = self._parts.readiness, self._parts.metrics, None
         while True:
             readiness.update_gauges(metrics)
@@ -227,6 +227,8 @@ class ExecutorWorker:
             if status != sent:
                 self._link.send("status", status)
                 sent = status
+            else:
+                self._link.send("alive")
             await asyncio.sleep(STATUS_S if status.tried else NOT_READY_S)
 
     async def _check_isolation(self) -> None:

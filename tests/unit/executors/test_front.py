@@ -17,7 +17,8 @@ from assayd.analysis.analyst import CheckedSubmission
 from assayd.analysis.processes import StartedWorker, WorkerParents, WorkerProcess
 from assayd.attempts.execution import AttemptAbandonedError, FinishedAttempt, Job
 from assayd.errors import AssaydError, StoreError
-from assayd.executors.front import MAX_LOSSES, DaemonParts, Executor, ExecutorSet
+from assayd.executors import front
+from assayd.executors.front import MAX_LOSSES, SILENT_LOOKS, DaemonParts, Executor, ExecutorSet
 from assayd.executors.link import Link
 from assayd.executors.worker import AssignedRun, ExecutorStatus
 from assayd.fair_queue import FairSemaphore
@@ -267,6 +268,47 @@ async def test_attempt_goes_to_an_executor_that_can_run_it() -> None:
 
         assert (await attempt.task).report == b"{}"
         assert bench.executors.problem() == "executor 0: the engine doesn't answer"
+
+
+async def test_executor_that_hangs_is_killed_and_its_attempt_runs_in_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(front, "LOOK_S", 0.01)
+    async with running(1, problems=["", SILENT]) as bench:
+        await bench.executors.tried.wait()
+        attempt = start(bench)
+        replacement = await bench.parents.wait_for(2)
+        monkeypatch.setattr(front, "LOOK_S", 60.0)
+        replacement.report()
+
+        await replacement.finish()
+
+        assert (await attempt.task).report == b"{}"
+        assert bench.parents.forked[0].process.returncode == -signal.SIGKILL
+        assert bench.swept[0] == 0
+
+
+@pytest.mark.parametrize(("sent", "killed"), [([0] * SILENT_LOOKS, True), ([0, 0, 0, 1, 0, 0, 0], False)])
+async def test_executor_hangs_if_it_sends_nothing_between_several_looks(
+    monkeypatch: pytest.MonkeyPatch, sent: Sequence[int], killed: bool
+) -> None:
+    process = Process(0)
+    executor = Executor(0, cast("WorkerProcess", process), cast("DaemonParts", None), lambda: None)
+    process.played = Played(process)
+    executor.status = cast("ExecutorStatus", object())
+    left = iter([*sent, None])
+
+    async def look(waiting: set[asyncio.Future[int]], timeout: float) -> tuple[object, object]:
+        if process.returncode is None and (more := next(left)) is not None:
+            executor.link.received += more
+            return (set(), waiting)
+        if process.returncode is None:
+            process.end(0)
+        await next(iter(waiting))
+        return (waiting, set())
+
+    monkeypatch.setattr(asyncio, "wait", look)
+    assert await executor.wait() == (-signal.SIGKILL if killed else 0)
 
 
 async def test_attempt_waits_for_a_slot_in_the_state_leasing() -> None:
