@@ -212,7 +212,11 @@ class Retention:
         return {attempt_id: size + rows.get(attempt_id, 0) for attempt_id, size in bundles.items()}
 
     async def _compute_bytes_to_release(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
-        """Return the bytes of bundles that each user must release. Include rows if space is short."""
+        """Return the number of bytes that each user must release.
+
+        It is the excess over the quota for bundles or, if disk space is short, the user's share of the
+        missing space (bundles and rows), whichever is larger.
+        """
         bundles = {uid: usage.disk_bytes for uid, usage in held.items()}
         over = compute_excess(bundles, self._keep.disk_bytes)
         freed = sum(over.values())

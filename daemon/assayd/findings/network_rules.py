@@ -284,7 +284,7 @@ _SET_TIMEOUT = "Set a client timeout that is shorter than the unit's, and handle
 def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
     """Return the judgement of a run under an allowlist. Add the relay's facts to its suggestions."""
     waited = _last_or_none(
-        event for event in _iter_timed_out_accesses(result) if not event.finished or event.trouble in _WAITED
+        event for event in _iter_overdue_accesses(result) if not event.finished or event.trouble in _WAITED
     )
     failed = _last_or_none(
         event for unit in result.units for event in unit.network if event.trouble is not None
@@ -306,8 +306,8 @@ def _reword_finding(finding: Finding, waited: NetworkEvent | None, failed: Netwo
     return finding
 
 
-def _iter_timed_out_accesses(result: RunResult) -> Iterator[NetworkEvent]:
-    """Yield the accesses of the units that timed out."""
+def _iter_overdue_accesses(result: RunResult) -> Iterator[NetworkEvent]:
+    """Yield the allowed accesses by units that timed out."""
     for unit in result.units:
         if unit.outcome.cause is Cause.TIMEOUT:
             yield from (event for event in unit.network if event.allowed)

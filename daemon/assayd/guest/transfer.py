@@ -216,11 +216,11 @@ class MessageDecoder:
         """Apply changes to the containers with the given numbers. Raises: TransferError."""
         try:
             for number, node in changes:
-                self.fill_container(self._get_changed(number, node[0]), node)
+                self.fill_container(self._get_changed_container(number, node[0]), node)
         except _UNREADABLE as problem:
             raise _to_transfer_error(problem) from None
 
-    def _get_changed(self, number: object, tag: object) -> object:
+    def _get_changed_container(self, number: object, tag: object) -> object:
         """Return the container with the number in a change, after checking its type."""
         if type(number) is not int or number < 0 or _find_tag(self.objects[number], self._classes) != tag:
             raise ValueError("a change of an unknown container")

@@ -193,7 +193,7 @@ from pathlib import Path
 sys.path.insert(0, "/{HOME}/stage")
 import guest_file, modules
 guest = Path("/{HOME}/stage/guest")
-body = guest_file.{guest_file.compile_guest_file.__name__}(guest, "{rootfs.GUEST_PACKAGE}", "/{HOME}/guest")
+body = guest_file.{guest_file.build_guest_file.__name__}(guest, "{rootfs.GUEST_PACKAGE}", "/{HOME}/guest")
 there = modules.{modules.list_modules.__name__}([Path(folder) for folder in sys.argv[1:]])
 names = {{"__name__": "guest"}}
 exec(marshal.loads(body[16:]), names)

@@ -54,7 +54,7 @@ if __name__ == "__main__":
 """
 
 
-def compile_guest_file(sources: Path, package: str, shown: str) -> bytes:
+def build_guest_file(sources: Path, package: str, shown: str) -> bytes:
     """Return the content of the guest file: the start code, and all modules below `sources`, compiled."""
     codes: dict[str, tuple[bool, str, bytes]] = {}
     for path in sorted(sources.rglob("*.py")):
@@ -82,4 +82,4 @@ def _compile_module(source: bytes, shown: str) -> CodeType:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[4]).write_bytes(compile_guest_file(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    Path(sys.argv[4]).write_bytes(build_guest_file(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))

@@ -71,7 +71,7 @@ class KindCommandLine:
     def container_path(self, name: str) -> str:
         """Return a data file's path in the container, given the file's name on the command line.
 
-        If the command line names a folder, each file in it keeps its path relative to that folder.
+        A name without a folder is placed in `data_folder`, if the kind has one. Other names stay unchanged.
         """
         return f"{self.data_folder}/{name}" if self.data_folder and "/" not in name else name
 

@@ -131,7 +131,7 @@ class UnsyncedBundles:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Call `apply_reporting_mode` at intervals while the body runs."""
+        """Flush bundles at intervals while the body runs."""
         async with task_group() as tasks:
             settling = tasks.create_task(self._flush_periodically(), name="settle-bundles")
             try:

@@ -159,7 +159,7 @@ def diff(
         ),
     ] = None,
 ) -> None:
-    """Compare two versions of an entry; by default, an entry with its previous version."""
+    """Show the differences between two entries or versions, by default from an entry's previous version."""
     from assayd.documents import build_submission_diff
 
     with open_client(context) as client:

@@ -103,7 +103,7 @@ class QueueMonitor:
         return self._passed_on.count
 
     @property
-    def taken_back(self) -> int:
+    def reclaimed_runs(self) -> int:
         """Return the number of runs taken back in the last `RECENT_S` seconds from nodes that kept them."""
         return self._taken_back.count
 

@@ -168,9 +168,9 @@ def build_message_health_row(queue: QueueMonitor) -> HealthRow:
         return HealthRow(check="messages", status=HealthStatus.FAIL, detail=detail, remedy=remedy)
     if queue.republished_attempts:
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=again, remedy=remedy)
-    if queue.taken_back:
-        detail = f"{queue.taken_back} runs taken back from nodes that reported nothing or kept them for too"
-        detail += f" long, in the last {RECENT_S / 60:.0f} minutes"
+    if queue.reclaimed_runs:
+        detail = f"{queue.reclaimed_runs} runs taken back from nodes that reported nothing or kept them for"
+        detail += f" too long, in the last {RECENT_S / 60:.0f} minutes"
         remedy = "`run.taken_back` in the gateway's log names the nodes; check their hosts"
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=detail, remedy=remedy)
     if queue.passed_on_attempts > MOST_PASSED_ON:

@@ -133,7 +133,10 @@ class RunAttester:
     async def _get_checked_sources(
         self, attempt: Attempt, document: bytes, facts: SignedFacts
     ) -> Sequence[tuple[str, str]]:
-        """Return the checked texts of a submission by name. Raises: AssaydError ``attestation.failed``."""
+        """Return the texts of a submission that were checked, with their locations.
+
+        Raises: AssaydError ``attestation.failed``.
+        """
         if attempt.verdict not in {Verdict.VALIDATED, Verdict.FAILED}:
             return ()
         try:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import assayd.guest
-from assayd.imaging.guest_file import compile_guest_file
+from assayd.imaging.guest_file import build_guest_file
 
 FILES = {
     "__init__.py": "",
@@ -24,7 +24,7 @@ def built(folder: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     target = folder / "guest.pyc"
-    target.write_bytes(compile_guest_file(folder / "sources", "tried", "/shown"))
+    target.write_bytes(build_guest_file(folder / "sources", "tried", "/shown"))
     return target
 
 

@@ -293,7 +293,7 @@ def _delegate_controllers(root: Path, own: str) -> Path:
 
 
 def _move_processes(source: Path, target: Path) -> None:
-    """Move all processes out of a group. Repeat this, since processes exit and start in the meantime."""
+    """Move all processes from one group to another, in up to `_MOVES` passes, as new ones can start."""
     for _ in range(_MOVES):
         pids = (source / "cgroup.procs").read_text(encoding="ascii").split()
         if not pids:

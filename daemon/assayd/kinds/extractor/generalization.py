@@ -75,7 +75,7 @@ def split_into_pieces(text: str) -> list[str]:
 
 
 def _vary_path(sample: str, code: str) -> Iterator[SimilarPath]:
-    """Yield paths with one replaced piece: first pieces that occur in the code, then the others."""
+    """Yield copies of a path with one piece replaced. Pieces that also occur in the code come first."""
     known = list(dict.fromkeys(reversed(split_into_pieces(sample))))
     named = [piece for piece in known if len(piece) > 1 and piece in code][:_MAX_NAMED]
     for old in dict.fromkeys((*_interleave_names(named), *_interleave_names(known))):

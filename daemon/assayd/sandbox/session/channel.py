@@ -241,7 +241,7 @@ AHEAD_BYTES = 32 * 2**10
 
 
 class SendAheadWindow:
-    """The frames of an attempt's units and of its end, in portions that can be sent in advance."""
+    """The frames of a run's units and its final frame, in portions that can be sent in advance."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec

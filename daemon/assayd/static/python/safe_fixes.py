@@ -193,7 +193,7 @@ def _build_message_pattern(error: SyntaxError) -> str:
 
 
 def _get_syntax_error(text: str) -> SyntaxError | None:
-    """Return the compiler's error for a source, or None if the source compiles."""
+    """Return the parser's error for a source, or None if it can be parsed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -258,7 +258,7 @@ def replace_lookalikes(line: str) -> str | None:
 
 
 def swap_inner_quotes(line: str) -> str | None:
-    """Change ``f"{a["b"]}"``, which needs Python 3.12, to ``f"{a['b']}"``."""
+    """Change ``f"{a["b"]}"``, which needs Python 3.12, to ``f"{a['b']}"``; None for other lines."""
     changed = line
     for quote, other in (('"', "'"), ("'", '"')):
         plain = rf"[^{quote}{{}}\\\n]"

@@ -221,7 +221,7 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_test_closed(script: ParsedScript, call: Invocation) -> None:
-    """Check for an unclosed test, ``[ -s x ; then`` -> builtin.test_open, which is always false in bash."""
+    """Check for a test whose last argument isn't ``]``, which is always false (builtin.test_open)."""
     last = call.arguments[-1] if call.arguments else call.word
     inner = next((word for word in call.arguments if script.source.written(word) == "]"), None)
     if inner is not None and inner is not last:

@@ -149,7 +149,7 @@ def _allows_path(rule: HttpRule | None, rest: str) -> bool:
     return rule is None or rule.allows_path(path or "/")
 
 
-class Operands(StrEnum):
+class OperandRole(StrEnum):
     """The meaning of a tool's operands: text, patterns, or files to read or write."""
 
     FILES = "files"
@@ -175,7 +175,7 @@ class Tool:
     """
 
     syntax: OptionSyntax
-    operands: Operands = Operands.FILES
+    operands: OperandRole = OperandRole.FILES
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     instead: frozenset[str] = frozenset()
@@ -185,7 +185,7 @@ def _build_tool(
     short: str = "",
     long: str = "",
     *,
-    operands: Operands = Operands.FILES,
+    operands: OperandRole = OperandRole.FILES,
     reads: str = "",
     writes: str = "",
     instead: str = "",
@@ -200,25 +200,25 @@ def _build_tool(
 
 
 def _text(short: str = "", long: str = "", *, reads: str = "") -> Tool:
-    return _build_tool(short, long, operands=Operands.TEXT, reads=reads)
+    return _build_tool(short, long, operands=OperandRole.TEXT, reads=reads)
 
 
 def _build_writing_tool(short: str = "", long: str = "", *, reads: str = "", writes: str = "") -> Tool:
-    return _build_tool(short, long, operands=Operands.ALL_WRITTEN, reads=reads, writes=writes)
+    return _build_tool(short, long, operands=OperandRole.ALL_WRITTEN, reads=reads, writes=writes)
 
 
 _GREP = _build_tool(
     "A:B:C:D:d:e:f:m:X:",
     "after-context before-context binary? binary-files context devices directories exclude exclude-dir "
     "exclude-from file group-separator include label max-count regexp",
-    operands=Operands.PATTERN_FIRST,
+    operands=OperandRole.PATTERN_FIRST,
     reads="-f --file --exclude-from",
     instead="-e --regexp -f --file",
 )
 _COPY = _build_tool(
     "S:t:",
     "no-preserve sparse suffix target-directory",
-    operands=Operands.LAST_WRITTEN,
+    operands=OperandRole.LAST_WRITTEN,
     writes="-t --target-directory",
     instead="-t --target-directory",
 )
@@ -271,14 +271,14 @@ TOOLS: Mapping[str, Tool] = {
     "split": _build_tool(
         "a:b:l:n:t:C:",
         "additional-suffix bytes filter line-bytes lines number separator suffix-length",
-        operands=Operands.SECOND_WRITTEN,
+        operands=OperandRole.SECOND_WRITTEN,
     ),
     "tac": _build_tool("s:", "separator"),
     "tail": _build_tool("c:n:s:", "bytes lines max-unchanged-stats pid sleep-interval"),
     "tee": _build_writing_tool(),
     "touch": _build_writing_tool("d:r:t:", "date reference time", reads="-r --reference"),
     "truncate": _build_writing_tool("r:s:", "reference size", reads="-r --reference"),
-    "uniq": _build_tool("f:s:w:", "check-chars skip-chars skip-fields", operands=Operands.SECOND_WRITTEN),
+    "uniq": _build_tool("f:s:w:", "check-chars skip-chars skip-fields", operands=OperandRole.SECOND_WRITTEN),
     "wc": _build_tool("", "files0-from total"),
 }
 
@@ -384,15 +384,15 @@ def _iter_path_operands(tool: Tool, parsed: ParsedArguments) -> Iterator[tuple[A
     replaced = bool(parsed.list_options(*tool.instead))
     for index, operand in enumerate(operands):
         match tool.operands:
-            case Operands.TEXT:
+            case OperandRole.TEXT:
                 return
-            case Operands.PATTERN_FIRST if index == 0 and not replaced:
+            case OperandRole.PATTERN_FIRST if index == 0 and not replaced:
                 continue
-            case Operands.ALL_WRITTEN:
+            case OperandRole.ALL_WRITTEN:
                 yield operand, True
-            case Operands.LAST_WRITTEN:
+            case OperandRole.LAST_WRITTEN:
                 yield operand, index == len(operands) - 1 and not replaced
-            case Operands.SECOND_WRITTEN:
+            case OperandRole.SECOND_WRITTEN:
                 yield operand, index == 1
             case _:
                 yield operand, False

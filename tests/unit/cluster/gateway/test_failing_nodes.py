@@ -271,7 +271,7 @@ async def test_run_of_which_nothing_is_heard_goes_to_another_node(gateway: OneGa
         await gateway.bring("silent", attempt.id, old)
     assert (claimed.run, await gateway.bring("works", attempt.id, claimed)) == (2, True)
     taken_back = gateway.cluster.metrics.taken_back.labels("silent")
-    assert taken_back._value.get() == gateway.cluster.readiness._queue.taken_back == 1
+    assert taken_back._value.get() == gateway.cluster.readiness._queue.reclaimed_runs == 1
 
 
 async def test_node_that_stops_listing_a_run_for_a_moment_does_not_restart_the_looks(
