@@ -64,14 +64,14 @@ day: setup images ## long batches while daemon and engine go away; writes docs/o
 	@$(WITH_DOCKER) $(BIN)/python tests/day.py lines $(if $(ITEMS),--items $(ITEMS))
 
 test-fast: setup ## quick unit tests without a container or a database server, for the edit loop
-	@$(BIN)/pytest -q -n $$(nproc) --dist loadscope -m "not postgres and not slow and not system" tests/unit
+	@$(BIN)/pytest -q -n $$(($$(nproc) * 2)) --dist loadscope -m "not postgres and not slow and not system" tests/unit
 
 check: setup ## format, lint, types, import directions, unit tests, documentation site
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -n $$(nproc) --dist loadscope tests/unit
+	@$(BIN)/pytest -q -n $$(($$(nproc) * 2)) --dist loadscope tests/unit
 	@mkdir -p .run/docs/pages && $(SITE) build --strict
 
 docs: setup ## serve the documentation site on 127.0.0.1:8000; `make check` builds it
