@@ -44,6 +44,8 @@ from assayd.settings import Settings
 from assayd.sockets import is_socket_activated, listen_loopback, listen_unix
 from assayd.wiring import Assembly, PartOverrides, build_daemon, configure_api
 
+log = structlog.get_logger()
+
 USUALLY_S = 5.0
 """How often the status is sent if no watchdog demands more."""
 
@@ -109,8 +111,6 @@ def _heartbeat_interval_s(environ: Mapping[str, str]) -> float:
         return USUALLY_S
     return min(int(allowed) / 2e6, USUALLY_S)
 
-
-log = structlog.get_logger()
 
 DRAIN_S = 30.0
 SWITCH_S = 0.0005

@@ -42,6 +42,8 @@ from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, is_always_leader
 from assayd.store.outbox import Outbox
 
+log = structlog.get_logger()
+
 Network = IPv4Network | IPv6Network
 
 
@@ -245,8 +247,6 @@ async def _exchange(post: OutgoingMessage, reader: asyncio.StreamReader, writer:
         elif not isinstance(answer, h11.InformationalResponse):
             raise NotDeliveredError("no answer")
 
-
-log = structlog.get_logger()
 
 EACH = 4
 """Messages of one user to one origin that are on their way at once."""

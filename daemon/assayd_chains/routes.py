@@ -351,10 +351,7 @@ def _count_answers(chain: Chain) -> tuple[int, int]:
 
 
 def _build_answer_progress(before: str, now: str) -> dict[str, Any]:
-    """Return the answer text received since the last event.
-
-    The field `anew` is True if the text begins a new answer.
-    """
+    """Return the answer text received since the last event, or a new answer from its beginning."""
     anew = not before or not now.startswith(before)
     return {"text": now if anew else now[len(before) :], "anew": anew}
 

@@ -31,6 +31,8 @@ from assayd.metrics import Metrics, get_labelled_series
 from assayd.model.trace_context import TraceContext, parse_headers
 from assayd.ports.tracing import TraceOrigin, Tracing, continue_trace
 
+log = structlog.get_logger()
+
 NODES_SHARE = 0.5
 """Of the time, for each node of a cluster: its work is that of all users, but its token may be stolen."""
 
@@ -164,8 +166,6 @@ def _time_steps(work: Awaitable[None], used: Callable[[float], None]) -> Generat
 def _is_never_disconnected() -> bool:
     return False
 
-
-log = structlog.get_logger()
 
 HEADER = b"x-request-id"
 USABLE = re.compile(rb"[A-Za-z0-9._-]{1,64}")

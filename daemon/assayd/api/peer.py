@@ -32,6 +32,8 @@ from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch
 from assayd.model.submission import Peer
 
+log = structlog.get_logger()
+
 SO_PEERGROUPS = 59
 """Supplementary groups of the peer; Linux, not named by the socket module."""
 NOBODY = 2**32 - 1
@@ -214,8 +216,6 @@ def build_protocol_class(
 def _ignore_refusal() -> None:
     """Ignore a refused connection: the default for `refused`."""
 
-
-log = structlog.get_logger()
 
 ACCEPTING_S = 0.0005
 """How long connections are accepted in one turn of the event loop."""

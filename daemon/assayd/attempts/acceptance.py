@@ -27,6 +27,8 @@ from assayd.ports.clock import Clock
 from assayd.store.attempt_queries import StoredUsage
 from assayd.store.jobs import DatabaseJobStore
 
+log = structlog.get_logger()
+
 FREE_SPACE_CACHE_S = 1.0
 """How long the answer to whether there is room on the disk holds good, unless it gets short."""
 USAGE_CACHE_S = 5.0
@@ -217,8 +219,6 @@ def compute_excess_for_space(held: Mapping[int, int], needed: int, *, untouched:
     beyond = {uid: size - untouched for uid, size in held.items() if size > untouched}
     return compute_excess(beyond, sum(beyond.values()) - needed)
 
-
-log = structlog.get_logger()
 
 LOOKED_EVERY_S = 1.0
 STOPPING = "the daemon is stopping"

@@ -29,6 +29,8 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.outbox import Outbox
 
+log = structlog.get_logger()
+
 RULES_SHOWN = 10
 """How many rules the line of an attempt names; its report has them all."""
 
@@ -175,8 +177,6 @@ def _get_file_size(path: Path) -> int:
     except FileNotFoundError:  # SQLite creates and deletes the write-ahead log
         return 0
 
-
-log = structlog.get_logger()
 
 GAUGE_UPDATE_INTERVAL_S = 30.0
 

@@ -241,7 +241,8 @@ class ExecutorWorker:
 
     def _on_rules(self, number: int, policy: ExecutionPolicy, limits: Limits, forget: int | None) -> None:
         self._rules[number] = policy, limits
-        self._rules.pop(-1 if forget is None else forget, None)
+        if forget is not None:
+            del self._rules[forget]
 
     def _on_cancel(self, attempt_id: str, abandoned: bool) -> None:
         if (job := self._active.get(attempt_id)) is not None:

@@ -38,6 +38,8 @@ from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
 from assayd.settings import Settings
 
+log = structlog.get_logger()
+
 COMPARISON_FILE = "engine_comparison.json"
 SAMPLES = 5
 """Containers to create and remove on each engine, alternately; the median counts."""
@@ -126,8 +128,6 @@ def read_comparison(file: Path, between: Sequence[str] = ()) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
-
-log = structlog.get_logger()
 
 _ASKED_WITHIN_S = 10.0
 

@@ -55,6 +55,8 @@ from assayd.wiring.engine import (
 )
 from assayd.wiring.limits import WHOLE, DaemonLimits, Part, build_pool_demand
 
+log = structlog.get_logger()
+
 
 async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Execution:
     """Build the sandbox, its engine, and the other parts that run attempts."""
@@ -117,8 +119,6 @@ async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Exe
         selftest=selftest,
     )
 
-
-log = structlog.get_logger()
 
 ENGINE_COMPARISON_DELAY_S = 30.0
 """Seconds for which the daemon is ready before it compares engines, so that its pool is filled."""

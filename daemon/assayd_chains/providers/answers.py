@@ -35,6 +35,8 @@ from assayd.keys import ProviderKey
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import Heard
 
+log = structlog.get_logger()
+
 if TYPE_CHECKING:
     import httpx2
 
@@ -255,8 +257,6 @@ async def _iter_limited_chunks(
         if left < 0:
             raise httpx2.ReadError(f"the answer is larger than {ANSWER_BYTES} bytes")
 
-
-log = structlog.get_logger()
 
 KEY_REFUSED = frozenset({401, 403})
 BUSY = 429

@@ -22,6 +22,8 @@ from assayd.store.artifacts import MANIFEST, OTHERS_S, build_tar_header, split_l
 from assayd.store.tables import verdicts
 from assayd_cluster.bundles.manifest import StoredBundle, damaged_error, parse_manifest, verify_chunks
 
+log = structlog.get_logger()
+
 
 class SharedBundles(ArtifactStore, Protocol):
     """The interface of a bundle store to which several gateways write."""
@@ -114,8 +116,6 @@ class VerifiedArtifactStore:
                 raise damaged_error(location, MANIFEST)
         return content
 
-
-log = structlog.get_logger()
 
 EVERY_S = 6 * 3600.0
 AT_ONCE = 500

@@ -31,6 +31,8 @@ from assayd.errors import StoreError
 from assayd_cluster.broker import EXCHANGE, TASK
 from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
 
+log = structlog.get_logger()
+
 AWAY = (AMQPError, MessageNacked, OperationalError, OSError)
 """The exceptions raised if the broker is unavailable or rejects messages."""
 CONFIRMED_WITHIN_S = 10.0
@@ -125,8 +127,6 @@ class BrokerChannel:
 def _on_rejected(*_: object) -> None:
     raise MessageNacked
 
-
-log = structlog.get_logger()
 
 MAX_AT_ONCE = 256
 """Maximum number of messages that are sent as one group."""

@@ -30,6 +30,8 @@ from assayd_cluster.gateway.queue_watch import RECENT_S, QueueMonitor
 from assayd_cluster.nodes import FULL, DatabaseNodes, Node, OutboxState
 from assayd_cluster.tables import tokens
 
+log = structlog.get_logger()
+
 SLOW_S = 0.25
 """Seconds above which a query counts as slow."""
 WAITS_S = 30.0
@@ -217,8 +219,6 @@ def _build_node_health_row(node: Node) -> HealthRow:
         remedy=remedies[node.state],
     )
 
-
-log = structlog.get_logger()
 
 LOOKED_EVERY_S = 1.0
 

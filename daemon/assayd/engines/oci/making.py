@@ -36,6 +36,8 @@ from assayd.engines.oci.user import IdAllocator
 from assayd.errors import EngineError
 from assayd.ports.engine import LABEL_CONTAINER, ContainerSpec
 
+log = structlog.get_logger()
+
 T = TypeVar("T")
 
 
@@ -115,8 +117,6 @@ def _read_start_time(pid: int) -> str:
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     return text.rpartition(") ")[2].split()[_STARTED]
 
-
-log = structlog.get_logger()
 
 _LOG_BYTES = 2000
 
