@@ -21,7 +21,7 @@ from assayd.store import tables as daemon_tables
 from assayd_attestation import keys
 from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
-from assayd_cluster.gateway.dispatches import BrokerMessage
+from assayd_cluster.gateway.outbox import BrokerMessage
 from assayd_cluster.gateway.runs import RunHeldElsewhere
 from support.cluster.gateways import PEER, one_gateway, silence, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
