@@ -17,8 +17,8 @@ from support.signed import FixedClock, attester, concluded
 SIGNS = """
 import base64, sys
 from pathlib import Path
-from assayd_attestation import keys
-key = keys.read_private_key(Path(sys.argv[1]))
+from assayd_attestation import signatures
+key = signatures.read_private_key(Path(sys.argv[1]))
 print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())
 """
 
