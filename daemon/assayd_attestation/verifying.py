@@ -264,9 +264,12 @@ def _check_requirements(
 
 def _parse_time(text: object) -> datetime:
     try:
-        return datetime.fromisoformat(str(text))
+        time = datetime.fromisoformat(str(text))
     except ValueError as error:
         raise MismatchError("the attestation doesn't say when it was made") from error
+    if time.tzinfo is None:
+        raise MismatchError("the attestation's time has no time zone")
+    return time
 
 
 def _get_predicate(opened: VerifiedEnvelope) -> Mapping[str, Any]:

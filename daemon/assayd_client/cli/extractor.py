@@ -177,9 +177,7 @@ def apply_to_tree(
     tree: Tree,
     jsonl: Annotated[
         Path | None,
-        typer.Option(
-            metavar="OUT", help="Write one JSON build_line per path to this file; - is standard output."
-        ),
+        typer.Option(metavar="OUT", help="Write one JSON line per path to this file; - is standard output."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue OUT after its last path, with the same entry.")

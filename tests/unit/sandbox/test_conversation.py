@@ -11,8 +11,8 @@ import pytest
 from assayd.aio import Deadline
 from assayd.guest.frames import Header, encode_frame
 from assayd.model.run import Limits, Program, ResourceUsage, RunEndReason, RunSpec, Unit, UnitEndReason
-from assayd.sandbox.session.channel import RunnerChannel
-from assayd.sandbox.session.conversation import MIN_KEPT_BYTES, Conversation
+from assayd.sandbox.channel import RunnerChannel
+from assayd.sandbox.conversation import MIN_KEPT_BYTES, Conversation
 from support.guests.scripted_runner import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1, output_kept_bytes=64)

@@ -21,8 +21,8 @@ from assayd.model.run import (
     UnitEndReason,
     UnitResult,
 )
-from assayd.sandbox.session.conversation import RunObserver
-from assayd.sandbox.side_by_side import MIN_UNITS, SecondContainerObserver, join, split
+from assayd.sandbox.conversation import RunObserver
+from assayd.sandbox.sandbox import MIN_UNITS, SecondContainerObserver, join_results, split_run
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=5, memory_bytes=1, max_processes=1)
 SPEC = RunSpec(
@@ -50,7 +50,7 @@ def result(
 
 
 def test_independent_units_are_split_in_order():
-    first, second = split(SPEC)
+    first, second = split_run(SPEC)
     assert [unit.name for unit in (*first.units, *second.units)] == NAMES
     assert len(first.units) == HALF
 
@@ -64,37 +64,37 @@ def test_independent_units_are_split_in_order():
     ],
 )
 def test_few_or_dependent_units_or_a_relay_stay_in_one_container(spec: RunSpec):
-    assert split(spec) is None
+    assert split_run(spec) is None
 
 
 def test_two_halves_become_one_run_with_the_larger_peak_and_time():
-    first, second = split(SPEC)
+    first, second = split_run(SPEC)
     one = result(first.units, wall_s=1.0, peak_memory_bytes=5, container=ContainerFacts(id="one"))
     two = result(second.units, wall_s=2.0, peak_memory_bytes=7, container=ContainerFacts(id="two"))
-    joined = join(SPEC, one, two)
+    joined = join_results(SPEC, one, two)
     assert [unit.name for unit in joined.units] == NAMES
     assert (joined.end, joined.container.id) == (RunEndReason.FINISHED, "one")
     assert (joined.wall_s, joined.peak_memory_bytes) == (2.0, 7)
 
 
 def test_a_failed_first_container_decides_and_no_later_unit_counts():
-    first, second = split(SPEC)
+    first, second = split_run(SPEC)
     lost = result(first.units[:2], RunEndReason.LOST)
-    assert join(SPEC, lost, result(second.units)) == lost
+    assert join_results(SPEC, lost, result(second.units)) == lost
 
 
 def test_a_failed_second_container_decides_after_the_first_ones_units():
-    first, second = split(SPEC)
+    first, second = split_run(SPEC)
     lost = result(second.units[:1], RunEndReason.LOST, detail="gone", container=ContainerFacts(id="two"))
-    joined = join(SPEC, result(first.units), lost)
+    joined = join_results(SPEC, result(first.units), lost)
     assert [unit.name for unit in joined.units] == NAMES[: HALF + 1]
     assert (joined.end, joined.detail, joined.container.id) == (RunEndReason.LOST, "gone", "two")
 
 
 def test_results_of_both_containers_share_the_attempts_limit():
     spec = replace(SPEC, limits=replace(LIMITS, attempt_result_bytes=2 * (MIN_UNITS - 1)))
-    first, second = split(spec)
-    *kept, last = join(spec, result(first.units), result(second.units)).units
+    first, second = split_run(spec)
+    *kept, last = join_results(spec, result(first.units), result(second.units)).units
     assert all(unit.outcome.completed for unit in kept)
     assert (last.end, last.results, last.outcome.cause) == (
         UnitEndReason.RESULT_LIMIT,
@@ -108,9 +108,9 @@ def test_output_of_both_containers_shares_the_attempts_room():
     printed = CapturedOutput(head=b"x" * 4096, tail=b"", total_bytes=4096)
     one, two = (
         replace(half, units=tuple(replace(unit, stdout=printed) for unit in half.units))
-        for half in (result(part.units) for part in split(spec))
+        for half in (result(part.units) for part in split_run(spec))
     )
-    sizes = [len(unit.stdout.head + unit.stdout.tail) for unit in join(spec, one, two).units]
+    sizes = [len(unit.stdout.head + unit.stdout.tail) for unit in join_results(spec, one, two).units]
     assert sizes == [4096, 4096, *[2048] * (MIN_UNITS - 2)]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from assayd.sandbox.session.channel import RunnerChannel
+from assayd.sandbox.channel import RunnerChannel
 from support.guests.scripted_runner import Reply, ScriptedDuplex
 
 

@@ -1,4 +1,4 @@
-"""The warm pool: executes the actions of `pool.decide`, with one task per creation or removal.
+"""The warm pool: executes the actions of `pool_decisions`, with one task per creation or removal.
 
 After engine failures, creations pause (exponential backoff with jitter) instead of failing in a loop, and
 waiting runs get the engine's error. A container that can't be removed still counts towards the limits and
@@ -24,7 +24,7 @@ from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, IdSource
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_EXECUTOR, ContainerRef, Engine, OwnedContainer
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
-from assayd.sandbox.pool.decide import (
+from assayd.sandbox.pool_decisions import (
     STARTS_BETWEEN,
     AssignContainer,
     CreateContainer,

@@ -9,7 +9,7 @@ import pytest
 from assayd.guest.frames import FrameDecoder
 from assayd.model.policy import NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
-from assayd.sandbox.session.channel import AHEAD_BYTES, SendAheadWindow
+from assayd.sandbox.channel import AHEAD_BYTES, SendAheadWindow
 
 UNIT = Unit(name="one", program=Program.CALL, arguments={"source": "x" * 1000}, deadline_s=1.0)
 LIMITS = Limits(timeout_s=10.0, unit_timeout_s=1.0, memory_bytes=2**26, max_processes=1)

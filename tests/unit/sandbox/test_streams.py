@@ -13,8 +13,8 @@ from assayd.guest.frames import MIN_COST, WINDOW, Header, encode_frame
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import AccessProtocol, Limits, NetworkEvent, Program, RunEndReason, RunSpec, Unit
 from assayd.ports.egress import EgressLimits, GuestStream
-from assayd.sandbox.session.channel import RunnerChannel
-from assayd.sandbox.session.conversation import Conversation
+from assayd.sandbox.channel import RunnerChannel
+from assayd.sandbox.conversation import Conversation
 from support.guests.scripted_runner import BYE, ScriptedDuplex, good_unit
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1)

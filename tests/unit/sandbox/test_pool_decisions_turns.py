@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.fair_queue import FairQueue
-from assayd.sandbox.pool.decide import (
+from assayd.sandbox.pool_decisions import (
     Action,
     AssignContainer,
     CreateContainer,

@@ -13,8 +13,8 @@ from assayd.guest.frames import MAX_HEADER
 from assayd.ids import SystemClock
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 from assayd.sandbox.container import Container, ContainerOrigin, open_container
-from assayd.sandbox.pool.decide import RESERVED
-from assayd.sandbox.pool.pool import STUCK_REMOVAL_RETRY_S, ContainerPool
+from assayd.sandbox.pool import STUCK_REMOVAL_RETRY_S, ContainerPool
+from assayd.sandbox.pool_decisions import RESERVED
 from support.engines.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 from support.fakes.engine import FakeEngine, Peer
 

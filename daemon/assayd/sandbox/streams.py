@@ -19,7 +19,7 @@ from assayd.errors import EngineError
 from assayd.guest.frames import WINDOW, Header, compute_window_cost, encode_frame
 from assayd.model.run import NetworkEvent
 from assayd.ports.egress import EgressSession
-from assayd.sandbox.session.channel import GuestProtocolError, RunnerChannel, get_integer
+from assayd.sandbox.channel import GuestProtocolError, RunnerChannel, get_integer
 
 log = structlog.get_logger()
 
@@ -211,13 +211,8 @@ def _deliver_frame(stream: RelayedStream, kind: str, header: Header, body: bytes
 
 
 @asynccontextmanager
-async def open_streams(
-    channel: RunnerChannel, session: EgressSession | None
-) -> AsyncIterator[StreamSet | None]:
-    """Yield the streams of an attempt for the `with` block, or None if the policy has no allowlist."""
-    if session is None:
-        yield None
-        return
+async def open_streams(channel: RunnerChannel, session: EgressSession) -> AsyncIterator[StreamSet]:
+    """Yield the streams of an attempt for the `with` block, and stop them at its end."""
     async with task_group() as tasks:
         streams = StreamSet(channel, session, tasks)
         try:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.sandbox.pool import decide as decisions
-from assayd.sandbox.pool.decide import (
+from assayd.sandbox import pool_decisions as decisions
+from assayd.sandbox.pool_decisions import (
     FORGET_S,
     RESERVED,
     USED_S,
