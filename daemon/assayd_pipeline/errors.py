@@ -53,6 +53,15 @@ _LOOPS = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(while|until)\b")
 _WAITS = re.compile(
     r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:while !|until)\s+(?:\[\[?|test) -[efs] [\"']?([\w./*$-]{1,80})"
 )
+_USAGE = re.compile(r"(?:[Tt]ry '|[Uu]sage: |jq: \d+ compile errors?$)")
+_NAMED = re.compile(r"[a-z][\w./-]{0,60}: ")
+_ASSIGNED = re.compile(r"\s*(?:local |export |readonly )?([A-Za-z_]\w*)=")
+_MAX_LINES = 2000
+_MAX_CHARS = 1000
+_MISSING = re.compile(r"['‘: ]([\w./*-]{1,100})['’]?(?: for reading)?: No such file or directory")
+_MOST_FILES = 6
+_PATH = re.compile(r"\b(?:data|tmp|logs)/[\w./-]{1,200}\w")
+_MAX_READ = 100_000
 
 
 class ErrorClass(StrEnum):
@@ -283,10 +292,6 @@ def find_last_error_line(text: str) -> str:
     return shorten_text((named or told or [""])[-1], MESSAGE_CHARS)
 
 
-_USAGE = re.compile(r"(?:[Tt]ry '|[Uu]sage: |jq: \d+ compile errors?$)")
-_NAMED = re.compile(r"[a-z][\w./-]{0,60}: ")
-
-
 def _build_classified(error_class: ErrorClass, line: str | None) -> ClassifiedError:
     shown = None if line is None else shorten_text(line, MESSAGE_CHARS)
     return ClassifiedError(error_class=error_class, line=shown, advice=ADVICE[error_class])
@@ -336,11 +341,6 @@ def explain_exit_status(content: str, status: int | None) -> str:
     return f" Line {shown} ends the step with exit {status}." if lines else ""
 
 
-_ASSIGNED = re.compile(r"\s*(?:local |export |readonly )?([A-Za-z_]\w*)=")
-_MAX_LINES = 2000
-_MAX_CHARS = 1000
-
-
 def find_endless_loops(content: str) -> list[int]:
     """Return the lines of a bash step that contain potentially endless loops."""
     return [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
@@ -374,17 +374,9 @@ def suggest_submitted_files(message: str, files: Iterable[str]) -> str | None:
     return f"`{found[1]}` doesn't exist. Correct its name, or create it before this line. Submitted: {known}."
 
 
-_MISSING = re.compile(r"['‘: ]([\w./*-]{1,100})['’]?(?: for reading)?: No such file or directory")
-_MOST_FILES = 6
-
-
 def find_steps_with_path(message: str, texts: Sequence[str]) -> list[int]:
     """Return the numbers of the steps that contain the path which a message reports as missing."""
     found = _PATH.search(message)
     if found is None:
         return []
     return [number for number, text in enumerate(texts, 1) if found[0] in _PATH.findall(text[:_MAX_READ])]
-
-
-_PATH = re.compile(r"\b(?:data|tmp|logs)/[\w./-]{1,200}\w")
-_MAX_READ = 100_000

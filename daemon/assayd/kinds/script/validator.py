@@ -110,6 +110,18 @@ _RULES = (
     Rule(id="collect.cut", title="A declared output is too large"),
     *expected_results.RULES,
 )
+_WRITES = """
+import csv
+import sys
+
+rows = [line.split() for line in sys.stdin]
+with open("out.csv", "w", newline="") as file:
+    csv.writer(file).writerows(rows)
+print(len(rows), "rows")
+"""
+_OF_OUR_PYTHON = ["python3.11", "main.py"]
+_NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
+_MAX_NAMED = 3
 
 
 def _check_argument(text: str) -> str:
@@ -162,18 +174,6 @@ class ScriptPayload(BaseModel):
         if sum(len(argument.encode()) for argument in self.argv) > _MAX_ARGUMENT_BYTES:
             raise ValueError(f"argv has more than {_MAX_ARGUMENT_BYTES} bytes; use stdin or a file")
         return self
-
-
-_WRITES = """
-import csv
-import sys
-
-rows = [line.split() for line in sys.stdin]
-with open("out.csv", "w", newline="") as file:
-    csv.writer(file).writerows(rows)
-print(len(rows), "rows")
-"""
-_OF_OUR_PYTHON = ["python3.11", "main.py"]
 
 
 def _build_sample(
@@ -320,9 +320,6 @@ def _add_existing_files(finding: Finding, submitted: ScriptPayload) -> Finding:
     return replace(finding, suggestion=f"Only the submitted files exist ({shorten_text(there, 300)}){given}.")
 
 
-_NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
-
-
 def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
     """Yield findings about the declared outputs. Include the runner's reason for each omitted output."""
     there = {output.name: output for output in result.outputs}
@@ -350,9 +347,6 @@ def _iter_similar_paths(path: str, code: str) -> Iterator[str]:
     if suffix:
         found = re.findall(r"(['\"])([\w{}./ -]{1,100})\1", code)
         yield from (text for _, text in found if text.endswith(suffix))
-
-
-_MAX_NAMED = 3
 
 
 def _output_finding(rule: str, message: str, suggestion: str) -> Finding:
