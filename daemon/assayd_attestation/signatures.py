@@ -33,6 +33,8 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 MAX_BYTES = 64 * 2**20
 _MOST_SIGNATURES = 16
 _LIMITS = JsonLimits(bytes=MAX_BYTES, depth=16, containers=1_000_000, values=4_000_000, number_chars=40)
+VERDICT_TYPE = "urn:assayd:attestation:verdict:1"
+BATCH_TYPE = "urn:assayd:attestation:batch:1"
 
 
 class KeyFileError(ValueError):
@@ -226,7 +228,3 @@ def _decode_base64(text: object, what: str) -> bytes:
         return base64.b64decode(text if isinstance(text, str) else "?", validate=True)
     except (binascii.Error, ValueError) as error:
         raise EnvelopeError(f"the attestation's {what} is not base64") from error
-
-
-VERDICT_TYPE = "urn:assayd:attestation:verdict:1"
-BATCH_TYPE = "urn:assayd:attestation:batch:1"

@@ -409,10 +409,10 @@ def _find_differences(candidate: Candidate, name: str, record: Mapping[str, Any]
 
 
 def _build_candidate(files: Mapping[str, bytes]) -> Candidate:
-    from assayd.kinds.module.submission import read_files
+    from assayd.kinds.module.command_line import from_files
     from assayd.ports.command_line import FileOptions
 
-    payload = read_files(files, FileOptions())
+    payload = from_files(files, FileOptions())
     manifest: Any = payload["manifest"]
     fields = {key: str(manifest.get(key)) for key in ("module_id", "category", "platform", "version")}
     name = f"{fields['category']}/{fields['platform']}"

@@ -55,6 +55,7 @@ FAILURES = 10
 FAILURE_S = 6.0
 MOST_IN_TURN = 32
 """Maximum number of tokens in the queue for addresses with too many failures."""
+_WHOLE = select(tokens, tenants.c.name.label("tenant")).join(tenants, tenants.c.id == tokens.c.tenant_id)
 
 
 class Scope(Enum):
@@ -209,9 +210,6 @@ class DatabaseTokens:
         connection.execute(self._access.build_insert_or_ignore(tenants), values)
         made = connection.execute(wanted).scalar()
         return None if made is None else int(made)
-
-
-_WHOLE = select(tokens, tenants.c.name.label("tenant")).join(tenants, tenants.c.id == tokens.c.tenant_id)
 
 
 def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:

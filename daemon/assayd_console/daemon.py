@@ -20,6 +20,9 @@ from assayd_client.requests import ClientRequest
 
 KEPT_S = 60.0
 """Seconds for which kinds and profiles are cached: they are large, and change only at a reload."""
+EVERY_S = 5.0
+HOUR_EVERY_S = 30.0
+"""Maximum age in seconds of the last hour's counts, which need a database query."""
 
 
 class ConsoleDaemon:
@@ -57,11 +60,6 @@ class ConsoleDaemon:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
-
-
-EVERY_S = 5.0
-HOUR_EVERY_S = 30.0
-"""Maximum age in seconds of the last hour's counts, which need a database query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,11 @@ _BEHIND = frozenset({".", "!", "@"})
 _NO_HINT = "Define it before this line, or use words that exist."
 
 __all__ = ["Analysis", "analyze_program", "downgrade_errors", "get_language", "extract_program"]
+_MOST_TRIED = 5
+_MOST_REPAIRS = 3
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
+_MARK = "\ufeff"
+"""A byte order mark, which some editors write first."""
 
 
 class SimilarWordSearch:
@@ -284,10 +289,6 @@ def _correct_foreign_forms(
     return text, read, ()
 
 
-_MOST_TRIED = 5
-_MOST_REPAIRS = 3
-
-
 def _repair_faults(
     text: str, read: Analysis, again: Callable[[str], Analysis], about: Language
 ) -> tuple[Analysis, Mapping[str, tuple[Finding, ...]]]:
@@ -328,11 +329,6 @@ def _merge_findings(
         stage: tuple(sorted(each, key=lambda one: (one.line or 0, one.column or 0)))
         for stage, each in whole.items()
     }
-
-
-_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
-_MARK = "\ufeff"
-"""A byte order mark, which some editors write first."""
 
 
 def extract_program(answer: str) -> str:

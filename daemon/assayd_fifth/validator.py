@@ -87,6 +87,21 @@ _LIBRARY_HOME = "/usr/share/forth"
 _WRITE = "Write words between spaces, and a stack comment in every definition."
 _ALWAYS = "structure.unbalanced"
 """The rule of `structure` whose certain findings are errors in every mode."""
+CHARS = 1800
+"""Maximum number of characters of all lists together."""
+_SECTIONS = {"html": "html_output", "sql": "sql_queries", "str": "buffer_system"}
+"""The guide section about each library."""
+_MENTIONED_BY = {
+    "html": ("html", "page", "link", "tag", "heading", "form", "image", "paragraph", "css", "button", "menu"),
+    "sql": ("sql", "database", "query", "queries", "select "),
+    "str": ("string", "text", "comma", "split", "join", "csv", "html", "page"),
+}
+"""Words in requests that need each library."""
+_FILES = ("file", "read", "write")
+READING = (
+    "In a stack comment, a name that ends in $ is a string: two cells, address and length. Each tag has its "
+    "end, such as `</p>` for `<p>`."
+)
 
 
 class FifthContext(BaseModel):
@@ -119,23 +134,6 @@ def describe_fifth_cases(cases: Sequence[FifthCase]) -> list[PromptContext]:
         return []
     told = describe_cases((case, case.stdin, case.expected) for case in cases)
     return [PromptContext(title="cases that must pass: standard input -> output", text=told)]
-
-
-CHARS = 1800
-"""Maximum number of characters of all lists together."""
-_SECTIONS = {"html": "html_output", "sql": "sql_queries", "str": "buffer_system"}
-"""The guide section about each library."""
-_MENTIONED_BY = {
-    "html": ("html", "page", "link", "tag", "heading", "form", "image", "paragraph", "css", "button", "menu"),
-    "sql": ("sql", "database", "query", "queries", "select "),
-    "str": ("string", "text", "comma", "split", "join", "csv", "html", "page"),
-}
-"""Words in requests that need each library."""
-_FILES = ("file", "read", "write")
-READING = (
-    "In a stack comment, a name that ends in $ is a string: two cells, address and length. Each tag has its "
-    "end, such as `</p>` for `<p>`."
-)
 
 
 def list_words(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> Iterator[str]:

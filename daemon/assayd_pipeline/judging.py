@@ -45,14 +45,18 @@ from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten_text
-from assayd_pipeline.advice import (
+from assayd_pipeline.command_line import SCHEMA_FILE
+from assayd_pipeline.errors import (
+    ADVICE,
+    ErrorClass,
+    ErrorSource,
+    classify_error,
     explain_exit_status,
     find_endless_loops,
+    find_last_error_line,
     suggest_for_silent_failure,
     suggest_for_waiting_loop,
 )
-from assayd_pipeline.command_line import SCHEMA_FILE
-from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify_error, find_last_error_line
 from assayd_pipeline.facts import Facts
 from assayd_pipeline.payload import Database
 from assayd_pipeline.sql.rules import suggest_similar_names

@@ -38,8 +38,13 @@ from assayd.static.work_paths import check_paths, decode_content, decode_head
 from assayd_pipeline import generating, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
 from assayd_pipeline import worth as pipeline_worth
-from assayd_pipeline.advice import find_steps_with_path, suggest_similar_path, suggest_submitted_files
-from assayd_pipeline.errors import ADVICE, ErrorClass
+from assayd_pipeline.errors import (
+    ADVICE,
+    ErrorClass,
+    find_steps_with_path,
+    suggest_similar_path,
+    suggest_submitted_files,
+)
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.facts import (
     DATA_RULES,

@@ -40,6 +40,43 @@ from assayd_pipeline.sql import preparer
 from assayd_pipeline.sql.preparer import TableSources
 from assayd_pipeline.sql.read import InvalidSqlCharacter, split, tokenize
 
+TREE_BYTES = 64 * 2**20
+"""Maximum bytes of a tree, which has about ninety bytes for each byte of an ordinary script."""
+WALL_S = 10.0
+CPU_S = 5
+_COMPLAINT = re.compile(rb"(?:<standard input>:)?(?P<line>\d+):(?P<column>\d+): (?P<message>[^\n]*)")
+_SHFMT_ENVIRONMENT = {"GOMAXPROCS": "1", "GOTRACEBACK": "none"}
+TEXT_BYTES = 64 * 2**10
+"""Maximum bytes of a script to explain; ShellCheck's time grows faster than the script."""
+_MOST_COMMENTS = 200
+# GHC's runtime reserves address space by itself; the cap keeps it below the worker's limit.
+_SHELLCHECK_ENVIRONMENT = {"LANG": "C.UTF-8", "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+_FOUND_SOMETHING = (0, 1)
+"""The exit codes for a script that was read; others mean that ShellCheck failed."""
+MAX_TABLES = 100
+MAX_COLUMNS = 200
+MOST_VALUE_CHARS = 80
+_CHARS = 32 * 2**10
+_STEPS = 200_000
+"""Instructions of SQLite's virtual machine for all statements of one database."""
+_MAKING = ("CREATE", "ALTER", "DROP")
+_MAX_COLUMNS = 500
+_MAX_NAMES = 2000
+_NAMES = {
+    "table": "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') "
+    "UNION SELECT name FROM sqlite_temp_schema",
+    "column": "SELECT DISTINCT c.name FROM (SELECT name FROM sqlite_schema UNION "
+    "SELECT name FROM sqlite_temp_schema) AS t, pragma_table_info(t.name) AS c",
+    "function": "SELECT DISTINCT name FROM pragma_function_list",
+}
+_PASSED = (
+    "SELECT", "READ", "INSERT", "UPDATE", "DELETE", "RECURSIVE", "FUNCTION", "ALTER_TABLE", "CREATE_TABLE",
+    "CREATE_TEMP_TABLE", "CREATE_INDEX", "CREATE_TEMP_INDEX", "CREATE_VIEW", "CREATE_TEMP_VIEW", "DROP_TABLE",
+    "DROP_VIEW", "DROP_INDEX", "REINDEX", "TRANSACTION", "SAVEPOINT", "PRAGMA",
+)  # fmt: skip
+_ACTIONS = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in _PASSED)
+_PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramLimits:
@@ -112,14 +149,7 @@ def _send_and_receive(stdin: IO[bytes], stdout: IO[bytes], text: bytes, most: in
     return stdout.read(most + 1)
 
 
-TREE_BYTES = 64 * 2**20
-"""Maximum bytes of a tree, which has about ninety bytes for each byte of an ordinary script."""
-WALL_S = 10.0
-CPU_S = 5
 _SHFMT_LIMITS = ProgramLimits(cpu_s=CPU_S, wall_s=WALL_S, output_bytes=TREE_BYTES)
-
-_COMPLAINT = re.compile(rb"(?:<standard input>:)?(?P<line>\d+):(?P<column>\d+): (?P<message>[^\n]*)")
-_SHFMT_ENVIRONMENT = {"GOMAXPROCS": "1", "GOTRACEBACK": "none"}
 
 
 def parse_shell(text: str) -> ParseResult:
@@ -152,14 +182,7 @@ def _find_shfmt() -> str:
     return found
 
 
-TEXT_BYTES = 64 * 2**10
-"""Maximum bytes of a script to explain; ShellCheck's time grows faster than the script."""
-_MOST_COMMENTS = 200
 _SHELLCHECK_LIMITS = ProgramLimits(cpu_s=1, wall_s=2.0, output_bytes=2**20)
-# GHC's runtime reserves address space by itself; the cap keeps it below the worker's limit.
-_SHELLCHECK_ENVIRONMENT = {"LANG": "C.UTF-8", "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
-_FOUND_SOMETHING = (0, 1)
-"""The exit codes for a script that was read; others mean that ShellCheck failed."""
 
 
 @cache
@@ -202,12 +225,6 @@ def _parse_comments(output: bytes) -> tuple[LinterComment, ...]:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()  # another version's form: hints are optional
-
-
-MAX_TABLES = 100
-MAX_COLUMNS = 200
-MOST_VALUE_CHARS = 80
-_CHARS = 32 * 2**10
 
 
 def describe_sqlite(content: bytes, rows: int = 0) -> str:
@@ -258,27 +275,6 @@ def _describe_columns(connection: sqlite3.Connection, table: str) -> Iterator[st
     for row in connection.execute("SELECT * FROM pragma_table_info(?)", (table,)).fetchmany(MAX_COLUMNS):
         name, kind, required, key = str(row[1]), str(row[2]), bool(row[3]), bool(row[5])
         yield f"{name} {kind}{' PRIMARY KEY' * key}{' NOT NULL' * required}{referred.get(name, '')}".strip()
-
-
-_STEPS = 200_000
-"""Instructions of SQLite's virtual machine for all statements of one database."""
-_MAKING = ("CREATE", "ALTER", "DROP")
-_MAX_COLUMNS = 500
-_MAX_NAMES = 2000
-_NAMES = {
-    "table": "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') "
-    "UNION SELECT name FROM sqlite_temp_schema",
-    "column": "SELECT DISTINCT c.name FROM (SELECT name FROM sqlite_schema UNION "
-    "SELECT name FROM sqlite_temp_schema) AS t, pragma_table_info(t.name) AS c",
-    "function": "SELECT DISTINCT name FROM pragma_function_list",
-}
-_PASSED = (
-    "SELECT", "READ", "INSERT", "UPDATE", "DELETE", "RECURSIVE", "FUNCTION", "ALTER_TABLE", "CREATE_TABLE",
-    "CREATE_TEMP_TABLE", "CREATE_INDEX", "CREATE_TEMP_INDEX", "CREATE_VIEW", "CREATE_TEMP_VIEW", "DROP_TABLE",
-    "DROP_VIEW", "DROP_INDEX", "REINDEX", "TRANSACTION", "SAVEPOINT", "PRAGMA",
-)  # fmt: skip
-_ACTIONS = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in _PASSED)
-_PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"})
 
 
 class SqlitePreparer:

@@ -8,7 +8,6 @@ from . import child
 from .frames import split_into_bodies
 from .processes import UnconfinedChildError
 from .requests import InvalidRequest, get, parse_path_header
-from .substitutes import Value
 from .unit import PreforkedChild, RunningUnit, SolutionPair, UnitInput
 from .workdir import RESULT, AttemptDatabase, clear_directory
 
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from .apart import SolutionForkServer, SolutionPipes
     from .frames import Header
-    from .nursery import SolutionForkServer, SolutionPipes
     from .outputs import OutputPiece
     from .programs import UnitProgram
     from .relay import GuestRelay
@@ -59,7 +58,7 @@ class GuestSession:
         self._database = AttemptDatabase(attempt.limits.outputs_bytes)
         self._next_child: PreforkedChild | None = None
         paired = any(getattr(program, "PAIRED", False) for program in programs.values())
-        self._pairing = _load_pairing_modules() if paired else None
+        self._apart = _load_apart() if paired else None
         self._nursery: SolutionForkServer | None = None
         self._solution: SolutionPipes | None = None
         self._common = bytearray()
@@ -78,17 +77,9 @@ class GuestSession:
 
         Raises: InvalidRequest, if no solution is expected; OSError.
         """
-        if (
-            self._pairing is None
-            or self._nursery is not None
-            or self._used
-            or self._common
-            or self._arguments
-        ):
+        if self._apart is None or self._nursery is not None or self._used or self._common or self._arguments:
             raise InvalidRequest("a solution was not expected")
-        self._nursery = self._pairing.nursery.SolutionForkServer(
-            self._confinement, body, self._around.work.descriptor
-        )
+        self._nursery = self._apart.SolutionForkServer(self._confinement, body, self._around.work.descriptor)
         self._around.processes.exclude(self._nursery.pid)
         self.prefork_child()
 
@@ -156,13 +147,11 @@ class GuestSession:
         )
 
     def _take_solution_pair(self) -> SolutionPair | None:
-        if self._pairing is None:
+        if self._apart is None:
             return None
         if self._nursery is None or self._solution is None:
             raise InvalidRequest("tests have come without a solution")
-        pair = SolutionPair(
-            nursery=self._nursery, pipes=self._solution, separation=self._pairing.apart.TestSession
-        )
+        pair = SolutionPair(nursery=self._nursery, pipes=self._solution, separation=self._apart.TestSession)
         self._solution = None
         return pair
 
@@ -236,16 +225,11 @@ class GuestSession:
         self._used = True
 
 
-def _load_pairing_modules() -> Any:
-    """Import the modules that isolate solutions from tests, before the runner's modules are hidden."""
-    from . import apart, nursery
+def _load_apart() -> Any:
+    """Import the module that keeps solutions apart from tests, before the runner's modules are hidden."""
+    from . import apart
 
-    return _PairingModules(nursery=nursery, apart=apart)
-
-
-class _PairingModules(Value):
-    nursery: Any
-    apart: Any
+    return apart
 
 
 def _load_output_collection() -> Any:

@@ -22,9 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .apart import TestSession
+    from .apart import SolutionForkServer, SolutionPipes, TestSession
     from .frames import Header
-    from .nursery import SolutionForkServer, SolutionPipes
     from .processes import Cgroup, Counters, DescendantProcesses, ReapedProcess, RunQueueDelayMeter
     from .programs import UnitProgram
     from .relay import GuestRelay

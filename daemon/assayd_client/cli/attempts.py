@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -177,9 +177,11 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
             distrusted=distrusted or None,
             limit=limit,
         )
-    if as_json:
-        print_json(page)
-        return
+    print_json(page) if as_json else _print_attempts(page["attempts"], wide=wide)
+
+
+def _print_attempts(attempts: Sequence[Document], *, wide: bool) -> None:
+    """Print a table with one row per attempt, with fewer details on a terminal unless `wide` is set."""
     from assayd_client.cli.listing import ATTEMPT_HEADS, build_attempt_row, build_display_attempt_row
     from assayd_client.cli.terminal import print_table
 
@@ -189,7 +191,7 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
         build_display_attempt_row(attempt, today, wide=wide)
         if screen.is_terminal
         else build_attempt_row(attempt)
-        for attempt in page["attempts"]
+        for attempt in attempts
     ]
     print_table(screen, ATTEMPT_HEADS, rows)
 

@@ -64,21 +64,14 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
     age = _parse_max_age(max_age)
     if not path.exists():
         raise RequestError("usage", f"{path} doesn't exist")
-    with _report_attestation_errors():
+    with _report_attestation_errors(), _exit_if_not_verified():
         from assayd_attestation import verifying
 
         wanted = verifying.Wanted(kind=kind, policy=policy, max_age=age, reported=allow_reported)
-        try:
-            if batch:
-                verified = verifying.verify_batch(path, _load_key_file(key), wanted=wanted)
-            else:
-                verified = verifying.verify(path, _load_key_file(key), attestation=attestation, wanted=wanted)
-        except verifying.UnsignedError as error:
-            _exit_with_message(f"Unsigned: {error}", options.UNSIGNED)
-        except verifying.MismatchError as error:
-            _exit_with_message(f"Doesn't match: {error}", options.FAILED)
-        except OSError as error:
-            raise RequestError("usage", f"can't read {error.filename}: {error.strerror}") from error
+        if batch:
+            verified = verifying.verify_batch(path, _load_key_file(key), wanted=wanted)
+        else:
+            verified = verifying.verify(path, _load_key_file(key), attestation=attestation, wanted=wanted)
     _print_verified(verified, as_json=as_json)
 
 
@@ -127,6 +120,21 @@ def _report_attestation_errors() -> Iterator[None]:
         yield
     except signatures.KeyFileError as error:
         raise RequestError("usage", str(error)) from error
+
+
+@contextmanager
+def _exit_if_not_verified() -> Iterator[None]:
+    """End the program with a message if an attestation is missing, doesn't match or can't be read."""
+    from assayd_attestation import verifying
+
+    try:
+        yield
+    except verifying.UnsignedError as error:
+        _exit_with_message(f"Unsigned: {error}", options.UNSIGNED)
+    except verifying.MismatchError as error:
+        _exit_with_message(f"Doesn't match: {error}", options.FAILED)
+    except OSError as error:
+        raise RequestError("usage", f"can't read {error.filename}: {error.strerror}") from error
 
 
 def read_public_keys(key: Path) -> tuple[PublicKey, ...]:

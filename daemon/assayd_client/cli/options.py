@@ -16,6 +16,24 @@ from assayd_client import Conflict, DaemonUnreachable, NotFound, PlainClient, Qu
 
 _AGE = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+VALIDATED = 0
+FAILED = 1
+REFUSED = 2
+TROUBLE = 3
+UNREACHABLE = 4
+CANCELLED = 5
+UNSIGNED = 6
+"""The attestation to verify doesn't exist."""
+INTERRUPTED = 130
+"""A keyboard interrupt with nothing to cancel: the exit code that shells expect."""
+READER_GONE = 141
+"""The output pipe is closed, e.g. by `| head`: 128 plus the number of SIGPIPE, as shells expect."""
+OF_VERDICT: Mapping[str, int] = {
+    "validated": VALIDATED,
+    "failed": FAILED,
+    "error": TROUBLE,
+    "cancelled": CANCELLED,
+}
 
 
 def parse_age(text: str) -> timedelta | None:
@@ -69,27 +87,6 @@ def get_selected_daemon(context: typer.Context) -> Target:
 def open_client(context: typer.Context) -> PlainClient:
     """Return a client of the daemon that the command line selects."""
     return PlainClient(get_selected_daemon(context))
-
-
-VALIDATED = 0
-FAILED = 1
-REFUSED = 2
-TROUBLE = 3
-UNREACHABLE = 4
-CANCELLED = 5
-UNSIGNED = 6
-"""The attestation to verify doesn't exist."""
-INTERRUPTED = 130
-"""A keyboard interrupt with nothing to cancel: the exit code that shells expect."""
-READER_GONE = 141
-"""The output pipe is closed, e.g. by `| head`: 128 plus the number of SIGPIPE, as shells expect."""
-
-OF_VERDICT: Mapping[str, int] = {
-    "validated": VALIDATED,
-    "failed": FAILED,
-    "error": TROUBLE,
-    "cancelled": CANCELLED,
-}
 
 
 def exit_code(error: AssaydError) -> int:

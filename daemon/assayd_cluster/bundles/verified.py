@@ -36,6 +36,12 @@ from assayd.store.artifacts import (
 from assayd.store.tables import verdicts
 
 log = structlog.get_logger()
+MOST_MANIFEST_BYTES = 8 * 2**20
+KEPT = 256
+"""Maximum number of cached manifests, because a bundle's files are often read together."""
+EVERY_S = 6 * 3600.0
+AT_ONCE = 500
+_COUNTING = select(verdicts.c.bundle).where(verdicts.c.attempt_id.in_(bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +121,6 @@ class SharedBundles(ArtifactStore, Protocol):
         ...
 
 
-MOST_MANIFEST_BYTES = 8 * 2**20
-KEPT = 256
-"""Maximum number of cached manifests, because a bundle's files are often read together."""
-
-
 class VerifiedArtifactStore:
     """An `ArtifactStore` that verifies the files of a wrapped store when they are read."""
 
@@ -197,11 +198,6 @@ class VerifiedArtifactStore:
             if len(content) > MOST_MANIFEST_BYTES:
                 raise damaged_error(location, MANIFEST)
         return content
-
-
-EVERY_S = 6 * 3600.0
-AT_ONCE = 500
-_COUNTING = select(verdicts.c.bundle).where(verdicts.c.attempt_id.in_(bindparam("ids", expanding=True)))
 
 
 @asynccontextmanager

@@ -54,6 +54,10 @@ AWAY = (AMQPError, MessageNacked, OperationalError, OSError)
 """The exceptions raised if the broker is unavailable or rejects messages."""
 CONFIRMED_WITHIN_S = 10.0
 _PERSISTENT = 2
+MAX_AT_ONCE = 256
+"""Maximum number of messages that are sent as one group."""
+NOTED_EVERY_S = 0.25
+"""Seconds between two writes of confirmations; those lost in a crash cause a second publication."""
 
 
 def generate_ticket() -> str:
@@ -217,11 +221,6 @@ class BrokerChannel:
 def _on_rejected(*_: object) -> None:
     raise MessageNacked
 
-
-MAX_AT_ONCE = 256
-"""Maximum number of messages that are sent as one group."""
-NOTED_EVERY_S = 0.25
-"""Seconds between two writes of confirmations; those lost in a crash cause a second publication."""
 
 Count = Callable[[str], None]
 """Called with the result of each try to publish: `published` or `failed`."""

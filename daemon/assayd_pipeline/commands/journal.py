@@ -44,6 +44,15 @@ BUSY_S = 5.0
 _WAL, _PLAIN = b"\x02\x02", b"\x01\x01"
 # Journal mode, change counter, schema cookie, and the last writer's version, which a backup increments.
 _COUNTERS = ((18, 20), (24, 28), (40, 44), (92, 100))
+SUFFIX = ".commits.jsonl"
+COMMIT, ROLLBACK = "commit", "rollback"
+BEGUN, DONE = "begun", "done"
+COMPARED_S = 5.0
+_STEPS = 10_000
+_TABLES = (
+    "SELECT name FROM {0}.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+    "AND sql NOT LIKE 'CREATE VIRTUAL%'"
+)
 
 
 @contextmanager
@@ -187,11 +196,6 @@ def translate_errors(database: Path, action: str) -> Iterator[None]:
     except OSError as problem:
         message = f"{problem.filename}: {problem.strerror}; run the {action} again"
         raise StoreError("commit.failed", message) from problem
-
-
-SUFFIX = ".commits.jsonl"
-COMMIT, ROLLBACK = "commit", "rollback"
-BEGUN, DONE = "begun", "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,14 +356,6 @@ def _require_text(value: object) -> str:
 
 def _require_optional_text(value: object) -> str | None:
     return None if value is None else _require_text(value)
-
-
-COMPARED_S = 5.0
-_STEPS = 10_000
-_TABLES = (
-    "SELECT name FROM {0}.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
-    "AND sql NOT LIKE 'CREATE VIRTUAL%'"
-)
 
 
 def describe_differences(old: bytes, new: bytes) -> list[str]:

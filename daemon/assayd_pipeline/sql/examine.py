@@ -76,6 +76,11 @@ _LEAVE = "Remove it: rows are already printed with column names and tabs."
 _ALLOWED = tree.VERBS | rules.CONTROL | {"ALTER", "PRAGMA"}
 _KNOWN = _ALLOWED | rules.REFUSED.keys() | rules.UNSUITABLE
 _SPLIT = "Split the step, or read rows from a CSV file."
+_MADE_OR_CHANGED = {
+    "ALTER": ("TABLE",),
+    "CREATE": ("TABLE", "INDEX", "VIEW", "TRIGGER", "UNIQUE", "TEMP", "TEMPORARY", "VIRTUAL"),
+    "DROP": ("TABLE", "INDEX", "VIEW", "TRIGGER"),
+}
 
 
 def find_shell_commands(text: SqlText) -> Iterator[Finding]:
@@ -422,13 +427,6 @@ def _find_value_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[t
         if token.kind is SqlTokenKind.PARAMETER:
             message = f"{token.text[:40]} is a parameter, but no value is bound."
             yield "sql.parameter", message, token.start, "Write the value itself instead of the parameter."
-
-
-_MADE_OR_CHANGED = {
-    "ALTER": ("TABLE",),
-    "CREATE": ("TABLE", "INDEX", "VIEW", "TRIGGER", "UNIQUE", "TEMP", "TEMPORARY", "VIRTUAL"),
-    "DROP": ("TABLE", "INDEX", "VIEW", "TRIGGER"),
-}
 
 
 def _find_misspelt_object(statement: SqlStatement) -> tree.UnparsableStatement | None:

@@ -46,6 +46,8 @@ _MOST_TRIED = 8
 
 Reads = Callable[[str], bool]
 """A function that returns whether a complete text can be parsed."""
+_MOST_LINES_TRIED = 12
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 
 
 def find_syntax_edit(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
@@ -118,9 +120,6 @@ def is_misspelling(word: str, keyword: str) -> bool:
     return rest[1:] == meant if len(word) > len(keyword) else rest == meant[1:]
 
 
-_MOST_LINES_TRIED = 12
-
-
 def find_parenthesis_edit(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
     """Return the edit that closes a parenthesis at the end of a line, if this works for only one line."""
     opened = find_unclosed_parenthesis(statement)
@@ -156,9 +155,6 @@ def find_doubled_quote_edit(content: str, reads: Reads) -> Edit | None:
     """Return the edit that doubles a quote between two letters within a string: ``'O''Neil'``."""
     places = [found.start() for found in _BETWEEN_LETTERS.finditer(content)]
     return _find_only_insertion([(content, place, "'") for place in places[:_MOST_LINES_TRIED]], reads)
-
-
-_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 
 
 def find_open_string_lines(content: str, quote: str) -> Sequence[int]:

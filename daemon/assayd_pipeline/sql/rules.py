@@ -166,6 +166,8 @@ RULES = (
         help="Bad: DELETE FROM t WHERE 1 = 1. Good: DELETE FROM t WHERE id = 1.",
     ),
 )
+_MISSING = re.compile(r"no such (column|table|function): (?:[^\s.]+\.)*([^\s.]+)|has no column named (\S+)")
+_SHOWN = 20
 
 
 def apply_levels(findings: Iterable[Finding], policy: SqlPolicy) -> tuple[Finding, ...]:
@@ -186,10 +188,6 @@ def _apply_level(finding: Finding, policy: SqlPolicy) -> Finding | None:
             return replace(finding, severity=Severity.ERROR)
         case None:
             return finding
-
-
-_MISSING = re.compile(r"no such (column|table|function): (?:[^\s.]+\.)*([^\s.]+)|has no column named (\S+)")
-_SHOWN = 20
 
 
 def suggest_similar_names(message: str, names: Mapping[str, Sequence[str]]) -> str | None:

@@ -37,13 +37,13 @@ kernel.load_filter = lambda program: None
 """
 CLOSED = """
 import os, stat
-from assayd.guest import nursery
-close, keep_only = os.closerange, nursery._close_other_descriptors
+from assayd.guest import apart
+close, keep_only = os.closerange, apart._close_other_descriptors
 def keep_frames(control, work):
     frames = next(fd for fd in range(7, 64) if stat.S_ISFIFO(os.fstat(fd).st_mode))
     os.closerange = lambda low, high: [close(fd, fd + 1) for fd in range(low, min(high, 64)) if fd != frames]
     return keep_only(control, work)
-nursery._close_other_descriptors = keep_frames
+apart._close_other_descriptors = keep_frames
 """
 """Leaves the pipe open from which the runner reads the daemon's frames."""
 REACHING = {

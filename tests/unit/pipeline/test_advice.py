@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_pipeline.advice import (
+from assayd_pipeline.errors import (
     explain_exit_status,
     find_endless_loops,
     suggest_for_silent_failure,

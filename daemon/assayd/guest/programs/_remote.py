@@ -8,8 +8,7 @@ Each such fault makes the test fail, even if the test catches the exception.
 from __future__ import annotations
 
 from .. import builtin_names
-from ..answering import NOT_RAISED, find_own_classes
-from ..peer import InvalidPeerMessage, Peer, PeerExitedError, RemoteException
+from ..peer import NOT_RAISED, InvalidPeerMessage, Peer, PeerExitedError, RemoteException, find_own_classes
 from ..transfer import TransferError
 from ..values import type_name
 

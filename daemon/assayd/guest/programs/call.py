@@ -14,8 +14,8 @@ from time import perf_counter, process_time
 from .. import builtin_names
 from ..failures import ShownText, build_compile_error_record, build_exception_record, told
 from ..values import is_real_subclass, render
+from . import get_argument, read_text
 from ._again import repeat_calls
-from ._text import get_argument, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from ..reporter import Record
-    from . import Context
+    from . import Context, SubmittedText
     from ._again import Try
-    from ._text import SubmittedText
 
 builtin_names.isolate_builtins(globals())
 

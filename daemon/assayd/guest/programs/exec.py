@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from ._text import get_argument
+from . import get_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from importlib import import_module
 from types import ModuleType
 
 from .. import builtin_names
+from . import get_argument
 from ._modules import compile_unchanged, read_modules
 from ._tests import PytestReporter
-from ._text import get_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

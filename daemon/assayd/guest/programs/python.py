@@ -18,9 +18,9 @@ from ..failures import ShownText, build_compile_error_record, get_exception_mess
 from ..substitutes import suppress
 from ..tagged import render_tagged, restore_tagged
 from ..values import is_real_subclass, render
+from . import get_argument, read_text
 from ._again import repeat_calls
 from ._modules import compile_unchanged, read_modules
-from ._text import get_argument, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from ..failures import Texts
     from ..reporter import Record
-    from . import Context
-    from ._text import SubmittedText
+    from . import Context, SubmittedText
 
 builtin_names.isolate_builtins(globals())
 

@@ -13,9 +13,8 @@ from contextlib import closing
 
 from ..substitutes import Value
 from ..workdir import FILE
-from ._sql_functions import ShellFunctions, UnreadableCsv, expand_series, load_files
-from ._sql_guard import SqlGuard, connect
-from ._text import get_argument
+from . import get_argument
+from ._sql_database import ShellFunctions, SqlGuard, UnreadableCsv, connect, expand_series, load_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

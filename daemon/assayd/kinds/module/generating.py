@@ -25,7 +25,76 @@ MANIFEST_FIELDS = (
     "lowercase with _), entrypoint (the class, or its file without .py), and capabilities (one or more "
     "words). Optional: description, auth, pagination, rate_limits, outputs, artifacts; nothing else."
 )
+MANIFEST_FILE = "manifest.json"
+_FIXED_TEST = ", a test that must pass; it can't be changed"
 TESTS_STAY = "Keep the tests unchanged: correct the code so that it meets their expectations."
+
+_ADAPTER_FILE, _TEST_FILE = "adapter.py", "test_adapter.py"
+_WANTED = {
+    _ADAPTER_FILE: _ADAPTER_FILE,
+    _TEST_FILE: f"{_TEST_FILE} with tests of it",
+    MANIFEST_FILE: MANIFEST_FILE,
+}
+TASK = f"Write an adapter module: {', '.join(_WANTED.values())}."
+
+MANIFEST: dict[str, object] = {
+    "module_id": "weather/open_meteo",
+    "version": "1.0.0",
+    "category": "weather",
+    "platform": "open_meteo",
+    "entrypoint": "OpenMeteo",
+    "capabilities": ["current"],
+}
+
+ADAPTER = """\
+import httpx
+from assayd_adapter import Adapter, register_adapter
+
+
+@register_adapter
+class OpenMeteo(Adapter):
+    async def fetch_raw(self, latitude: float, longitude: float) -> dict:
+        async with httpx.AsyncClient(transport=self.config.get("transport")) as client:
+            params = {"latitude": latitude, "longitude": longitude, "current_weather": True}
+            response = await client.get("https://api.open-meteo.com/v1/forecast", params=params)
+        response.raise_for_status()
+        return response.json()
+
+    def transform(self, raw: dict) -> dict:
+        return {"celsius": raw["current_weather"]["temperature"]}
+
+    def get_schema(self) -> dict:
+        return {"type": "object", "required": ["celsius"]}
+"""
+
+TESTS = """\
+import httpx
+from adapter import OpenMeteo
+
+RAW = {"current_weather": {"temperature": 21.5}}
+
+
+async def test_adapter():
+    adapter = OpenMeteo(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=RAW)))
+    raw = await adapter.fetch_raw(52.5, 13.4)
+    assert adapter.transform(raw) == {"celsius": 21.5}
+    assert adapter.get_schema()["required"] == ["celsius"]
+"""
+
+_TEST = "from adapter import OpenMeteo\n\n\ndef test_transform():\n"
+
+EXAMPLE = Example(
+    request="the temperature of a place from Open-Meteo",
+    context={},
+    answer=Proposal(
+        files={
+            _ADAPTER_FILE: ADAPTER,
+            _TEST_FILE: TESTS,
+            MANIFEST_FILE: json.dumps(MANIFEST) + "\n",
+        }
+    ),
+    reason="Fetches current_weather and returns the temperature; the test uses a mock transport.",
+)
 
 
 def build_instructions(
@@ -70,68 +139,6 @@ def _describe_allowances(policy: ExecutionPolicy) -> Iterator[str]:
         *others, last = refused
         listed = f"{', '.join(others)}, or {last}" if others else last
         yield f"No file may use {listed}."
-
-
-MANIFEST: dict[str, object] = {
-    "module_id": "weather/open_meteo",
-    "version": "1.0.0",
-    "category": "weather",
-    "platform": "open_meteo",
-    "entrypoint": "OpenMeteo",
-    "capabilities": ["current"],
-}
-
-ADAPTER = '''\
-"""Gives the current weather of a place."""
-
-import httpx
-from assayd_adapter import Adapter, register_adapter
-
-
-@register_adapter
-class OpenMeteo(Adapter):
-    async def fetch_raw(self, latitude: float, longitude: float) -> dict:
-        async with httpx.AsyncClient(transport=self.config.get("transport")) as client:
-            params = {"latitude": latitude, "longitude": longitude, "current_weather": True}
-            response = await client.get("https://api.open-meteo.com/v1/forecast", params=params)
-            response.raise_for_status()
-            return response.json()
-
-    def transform(self, raw: dict) -> dict:
-        current = raw["current_weather"]
-        return {"celsius": current["temperature"], "wind_kmh": current["windspeed"]}
-
-    def get_schema(self) -> dict:
-        return {"type": "object", "required": ["celsius", "wind_kmh"]}
-'''
-
-TESTS = """\
-import httpx
-import pytest
-from adapter import OpenMeteo
-
-RAW = {"current_weather": {"temperature": 21.5, "windspeed": 8.0}}
-
-
-@pytest.fixture
-def adapter():
-    return OpenMeteo(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=RAW)))
-
-
-async def test_fetch_raw(adapter):
-    assert await adapter.fetch_raw(52.5, 13.4) == RAW
-
-
-def test_transform(adapter):
-    assert adapter.transform(RAW) == {"celsius": 21.5, "wind_kmh": 8.0}
-
-
-@pytest.mark.parametrize("name", ["celsius", "wind_kmh"])
-def test_schema(adapter, name):
-    assert name in adapter.get_schema()["required"]
-"""
-
-_TEST = "from adapter import OpenMeteo\n\n\ndef test_transform():\n"
 
 
 def build_sample(  # noqa: PLR0913  (what a module has)
@@ -195,61 +202,6 @@ SAMPLES = (
         tests=f"import pytest\n{_TEST}    pytest.Function.runtest = lambda self: None\n",
         runs=True,
     ),
-)
-
-MANIFEST_FILE = "manifest.json"
-_FIXED_TEST = ", a test that must pass; it can't be changed"
-_ADAPTER_FILE, _TEST_FILE = "adapter.py", "test_adapter.py"
-_WANTED = {
-    _ADAPTER_FILE: _ADAPTER_FILE,
-    _TEST_FILE: f"{_TEST_FILE} with tests of it",
-    MANIFEST_FILE: MANIFEST_FILE,
-}
-TASK = f"Write an adapter module: {', '.join(_WANTED.values())}."
-_ADAPTER = """\
-import httpx
-from assayd_adapter import Adapter, register_adapter
-
-
-@register_adapter
-class OpenMeteo(Adapter):
-    async def fetch_raw(self, latitude: float, longitude: float) -> dict:
-        async with httpx.AsyncClient(transport=self.config.get("transport")) as client:
-            params = {"latitude": latitude, "longitude": longitude, "current_weather": True}
-            response = await client.get("https://api.open-meteo.com/v1/forecast", params=params)
-        response.raise_for_status()
-        return response.json()
-
-    def transform(self, raw: dict) -> dict:
-        return {"celsius": raw["current_weather"]["temperature"]}
-
-    def get_schema(self) -> dict:
-        return {"type": "object", "required": ["celsius"]}
-"""
-_TESTS = """\
-import httpx
-from adapter import OpenMeteo
-
-RAW = {"current_weather": {"temperature": 21.5}}
-
-
-async def test_adapter():
-    adapter = OpenMeteo(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=RAW)))
-    raw = await adapter.fetch_raw(52.5, 13.4)
-    assert adapter.transform(raw) == {"celsius": 21.5}
-    assert adapter.get_schema()["required"] == ["celsius"]
-"""
-EXAMPLE = Example(
-    request="the temperature of a place from Open-Meteo",
-    context={},
-    answer=Proposal(
-        files={
-            _ADAPTER_FILE: _ADAPTER,
-            _TEST_FILE: _TESTS,
-            MANIFEST_FILE: json.dumps(MANIFEST) + "\n",
-        }
-    ),
-    reason="Fetches current_weather and returns the temperature; the test uses a mock transport.",
 )
 
 

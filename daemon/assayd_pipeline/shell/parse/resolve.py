@@ -44,6 +44,16 @@ from assayd_pipeline.shell.parse.words import (
 )
 
 _LETTER = re.compile(r"([^:;])(::?|;)")
+TOOLS = "/usr/lib/assayd/tools"
+"""The only folder on PATH in the shell image."""
+_PLAIN = re.compile(r"[A-Za-z0-9_./+:@%^,=\[\]-]+")
+_NAME = re.compile(r"[A-Za-z0-9_./+:@%^,=-]+|\[")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
+_OLD_NICE = re.compile(r"-[0-9]+")
+_FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+_ALL = frozenset(('"$@"', "$@", '"${@}"', "${@}"))
+_ONE = re.compile(r'"?\$\{?([1-9])\}?"?')
+_BRANCHES = frozenset(("BinaryCmd", "CaseClause", "ForClause", "IfClause", "WhileClause"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,16 +171,6 @@ def _parse_short(
             return [*found, _parse_long(syntax, long, rest, others)]
         return [*found, ShellOption(name="-" + letter, node=node, value=value)]
     return found
-
-
-TOOLS = "/usr/lib/assayd/tools"
-"""The only folder on PATH in the shell image."""
-
-_PLAIN = re.compile(r"[A-Za-z0-9_./+:@%^,=\[\]-]+")
-_NAME = re.compile(r"[A-Za-z0-9_./+:@%^,=-]+|\[")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
-_OLD_NICE = re.compile(r"-[0-9]+")
-_FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
 class WordForm(StrEnum):
@@ -346,11 +346,6 @@ def _resolve_by_value(call: Invocation, known: KnownValues) -> list[Invocation]:
     if not all(is_known(name) and _NAME.fullmatch(name) and name not in PREFIXES for name in first.values):
         return []
     return [replace(call, form=WordForm.PLAIN, name=name, leading=tuple(leading)) for name in first.values]
-
-
-_ALL = frozenset(('"$@"', "$@", '"${@}"', "${@}"))
-_ONE = re.compile(r'"?\$\{?([1-9])\}?"?')
-_BRANCHES = frozenset(("BinaryCmd", "CaseClause", "ForClause", "IfClause", "WhileClause"))
 
 
 class _RunnerFunctions:

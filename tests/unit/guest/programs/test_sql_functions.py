@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.guest.programs._sql_functions import ShellFunctions, expand_series
+from assayd.guest.programs._sql_database import ShellFunctions, expand_series
 
 Opened = tuple[sqlite3.Connection, ShellFunctions]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from assayd.guest.programs._sql_guard import SqlGuard
+from assayd.guest.programs._sql_database import SqlGuard
 from assayd.guest.programs.sql import read_tables
 
 

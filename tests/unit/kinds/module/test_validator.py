@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from assayd.analysis.worker import examine
 from assayd.errors import RequestError
+from assayd.kinds.module.command_line import from_files
 from assayd.kinds.module.generating import ADAPTER, MANIFEST, TESTS
-from assayd.kinds.module.submission import read_files
 from assayd.kinds.module.validator import ModulePayload, PreparedModule, validator
 from assayd.model.finding import Finding, has_errors
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
@@ -308,7 +308,7 @@ description: since 2024-01-01
 )
 def test_folder_is_a_manifest_and_files(name: str, text: bytes) -> None:
     left_out = {"__pycache__/adapter.pyc": b"\xff", ".git/HEAD": b"x", "tests/.cache/x": b"x"}
-    built = read_files({name: text, **SOURCES, **left_out}, FileOptions())
+    built = from_files({name: text, **SOURCES, **left_out}, FileOptions())
     assert built["files"] == FILES
     assert {key: built["manifest"][key] for key in MANIFEST} == MANIFEST  # type: ignore[index]
 
@@ -331,12 +331,12 @@ def test_folder_is_a_manifest_and_files(name: str, text: bytes) -> None:
 )
 def test_folder_that_is_no_module_is_refused(files: dict[str, bytes], said: str) -> None:
     with pytest.raises(RequestError, match=said):
-        read_files({**SOURCES, **files}, FileOptions())
+        from_files({**SOURCES, **files}, FileOptions())
 
 
 def test_options_of_other_kinds_are_refused() -> None:
     with pytest.raises(RequestError, match="accepts only files"):
-        read_files({"manifest.json": b"{}"}, FileOptions(sample_paths=("/a",)))
+        from_files({"manifest.json": b"{}"}, FileOptions(sample_paths=("/a",)))
 
 
 def test_a_fix_is_asked_with_the_failed_test_in_view_and_without_the_edits_of_other_files() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from assayd.errors import ProviderError
 from assayd.kinds import registry
-from assayd_chains.replies import MAX_REASON_CHARS, MAX_REPLY_CHARS, parse_reply
+from assayd_chains.providers.reading import MAX_REASON_CHARS, MAX_REPLY_CHARS, parse_reply
 
 OBJECT = json.dumps({"patched_code": "x = 1\n", "fix_reason": "It was 2."})
 
