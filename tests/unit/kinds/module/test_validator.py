@@ -21,7 +21,19 @@ from assayd.policies import PolicySet
 from assayd.ports.command_line import FileOptions
 
 LIMITS = Limits(timeout_s=60, unit_timeout_s=30, memory_bytes=2**28, max_processes=4)
-FILES = {"adapter.py": ADAPTER, "test_adapter.py": TESTS}
+SEVERAL = f"""\
+import pytest
+{TESTS}
+
+def test_transform():
+    assert OpenMeteo().transform(RAW) == {{"celsius": 21.5}}
+
+
+@pytest.mark.parametrize("name", ["celsius"])
+def test_schema(name):
+    assert name in OpenMeteo().get_schema()["required"]
+"""
+FILES = {"adapter.py": ADAPTER, "test_adapter.py": SEVERAL}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +59,7 @@ def found(given: ModulePayload, policy: ExecutionPolicy) -> dict[str, list[Findi
 def test_good_module_passes_all_stages_and_is_prepared_with_its_tests(policy: ExecutionPolicy) -> None:
     assert found(payload(), policy) == {"syntax": [], "contract": [], "manifest": [], "paths": []}
     expected = prepared(policy).expected
-    assert expected["test_adapter.py"].certain == ("test_fetch_raw", "test_transform", "test_schema")
+    assert expected["test_adapter.py"].certain == ("test_adapter", "test_transform", "test_schema")
 
 
 def test_all_static_stages_run_whatever_the_first_has_found(policy: ExecutionPolicy) -> None:
@@ -63,7 +75,7 @@ def test_all_static_stages_run_whatever_the_first_has_found(policy: ExecutionPol
     ("files", "stage", "rule", "file"),
     [
         ({"adapter.py": "import socket\n" + ADAPTER}, "contract", "import.not_allowed", "adapter.py"),
-        ({"test_adapter.py": "import socket\n" + TESTS}, "contract", "import.not_allowed", "test_adapter.py"),
+        ({"test_adapter.py": "import socket\n" + SEVERAL}, "contract", "import.not_allowed", "test_adapter.py"),
         ({"client.py": "eval('1')\n"}, "contract", "forbidden.name", "client.py"),
         ({"test_adapter.py": "x = 1\n"}, "contract", "tests.none_found", "test_adapter.py"),
         ({"client.py": ""}, "syntax", "source.empty", "client.py"),
@@ -148,7 +160,7 @@ def told(*lines: dict[str, object], good: bool = True) -> bytes:
 
 
 def ran(outcome: str = "passed") -> bytes:
-    names = [f"test_adapter.py::{name}" for name in ("test_fetch_raw", "test_transform", "test_schema[a]")]
+    names = [f"test_adapter.py::{name}" for name in ("test_adapter", "test_transform", "test_schema[a]")]
     lines: list[dict[str, object]] = []
     for name in names:
         end = {
@@ -290,7 +302,7 @@ def test_retry_context_names_file_and_line(policy: ExecutionPolicy) -> None:
     assert "adapter.py, line 1: Import of 'socket'" in text
 
 
-SOURCES = {"adapter.py": ADAPTER.encode(), "test_adapter.py": TESTS.encode()}
+SOURCES = {"adapter.py": ADAPTER.encode(), "test_adapter.py": SEVERAL.encode()}
 YAML = b"""
 module_id: weather/open_meteo
 version: 1.0.0
