@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from assayd.model.attempt import ATTESTATION
-from assayd_attestation.envelope import (
+from assayd_attestation.signatures import (
     BATCH_TYPE,
     MAX_BYTES,
     VERDICT_TYPE,
     EnvelopeError,
+    PublicKey,
     VerifiedEnvelope,
     verify_envelope,
 )
-from assayd_attestation.keys import PublicKey
 
 UNSIGNED_FILES = frozenset({ATTESTATION, "manifest.json"})
 """Files of a bundle that the attestation doesn't list: itself, and the manifest that contains its digest."""

@@ -31,8 +31,7 @@ from assayd_client.cli.terminal import (
     print_json,
     shorten,
 )
-from assayd_client.shapes import ResultTally, compare_tallies
-from assayd_client.trees import TreeWalk
+from assayd_client.trees import ResultTally, TreeWalk, compare_tallies
 
 STDOUT = Path("-")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -13,7 +13,7 @@ from assayd.model.batch import Batch, BatchItem
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd_attestation import keys, verifying
+from assayd_attestation import signatures, verifying
 from assayd_attestation.verifying import (
     MismatchError,
     UnsignedError,
@@ -82,7 +82,7 @@ def test_bundle_without_attestation_is_unsigned(signed: Signed) -> None:
 
 def test_bundle_signed_by_another_daemon_does_not_match(signed: Signed, tmp_path: Path) -> None:
     with pytest.raises(MismatchError, match="not by this key"):
-        verify(signed.folder, [keys.create_key_pair(tmp_path / "other")])
+        verify(signed.folder, [signatures.create_key_pair(tmp_path / "other")])
 
 
 async def test_failed_verdict_does_not_match(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from rich.console import Console
 
 from assayd.metrics import Metrics
 from assayd_client import PlainClient
-from assayd_client.cli.sample import build_sample_span, parse_metrics
 from assayd_client.cli.top import (
     MetricsReader,
     MonitorFrame,
+    build_sample_span,
     disable_key_echo,
+    parse_metrics,
     render_frame,
     run_display_loop,
 )

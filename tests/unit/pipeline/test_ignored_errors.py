@@ -7,8 +7,8 @@ import pytest
 from assayd.model.finding import Severity
 from assayd.model.policy import IgnoredErrors
 from assayd_pipeline.errors import ErrorSource
-from assayd_pipeline.ignored import iter_ignored_errors
 from assayd_pipeline.judging import StepText
+from assayd_pipeline.worth import iter_ignored_errors
 
 MISSING = "grep: data/x: No such file or directory\n"
 

@@ -3,9 +3,17 @@ import asyncio
 import pytest
 
 from assayd.errors import RequestError, StoreError
-from assayd_cluster import verifying
-from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms, generate_secret
-from assayd_cluster.verifying import FAILURES, TokenVerifier
+from assayd_cluster.tokens import (
+    FAILURE_S,
+    FAILURES,
+    FRESH_S,
+    MOST_IN_TURN,
+    DatabaseTokens,
+    Scope,
+    TokenTerms,
+    TokenVerifier,
+    generate_secret,
+)
 
 TERMS = TokenTerms(name="ci", tenant="one", scopes=frozenset({Scope.READ}))
 
@@ -28,7 +36,7 @@ async def test_answer_counts_for_seconds_and_no_longer(
     record, secret = await tokens.create(TERMS)
     assert (await verifier.verify(secret, "a")).id == record.id
     await tokens.revoke(record.id)
-    clock.seconds += verifying.FRESH_S - 0.1
+    clock.seconds += FRESH_S - 0.1
     assert (await verifier.verify(secret, "a")).id == record.id
     clock.seconds += 0.2
     assert await refusal(verifier, secret) == "token.revoked"
@@ -55,7 +63,7 @@ async def test_guesses_of_one_address_are_slowed(verifier: TokenVerifier, clock)
     codes = [await refusal(verifier, generate_secret()) for _ in range(FAILURES + 2)]
     assert codes == ["token.refused"] * FAILURES + ["token.failures"] * 2
     assert await refusal(verifier, generate_secret(), "b") == "token.refused"
-    clock.seconds += 3 * verifying.FAILURE_S + 0.1
+    clock.seconds += 3 * FAILURE_S + 0.1
     assert await refusal(verifier, generate_secret()) == "token.refused"
 
 
@@ -84,9 +92,7 @@ async def test_slowed_guesses_are_looked_up_one_by_one_and_no_more_than_so_many_
         under_way -= 1
 
     tokens.find = find  # type: ignore[method-assign,assignment]
-    guesses = [
-        asyncio.create_task(refusal(verifier, generate_secret())) for _ in range(verifying.MOST_IN_TURN)
-    ]
+    guesses = [asyncio.create_task(refusal(verifier, generate_secret())) for _ in range(MOST_IN_TURN)]
     await asyncio.sleep(0)
     assert await refusal(verifier, generate_secret()) == "token.failures"  # at once
     go.set()
@@ -102,7 +108,7 @@ async def test_token_of_a_request_under_way_is_looked_at_whatever_was_guessed(
     for _ in range(3 * FAILURES):
         await refusal(verifier, generate_secret())
     await tokens.revoke(record.id)
-    clock.seconds += verifying.FRESH_S + 1
+    clock.seconds += FRESH_S + 1
     for _ in range(3):
         with pytest.raises(RequestError) as refused:
             await verifier.verify(secret, "a", begun=True)
@@ -116,7 +122,7 @@ async def test_token_that_was_good_before_is_not_held_up_by_guesses(
     await verifier.verify(secret, "a")
     for _ in range(FAILURES):
         await refusal(verifier, generate_secret())
-    clock.seconds += verifying.FRESH_S + 1
+    clock.seconds += FRESH_S + 1
     assert (await verifier.verify(secret, "a")).tenant == "one"
 
 

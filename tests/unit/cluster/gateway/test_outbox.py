@@ -16,9 +16,8 @@ import pytest
 from amqp.exceptions import MessageNacked
 
 from assayd_cluster.broker import EXCHANGE, TASK, create_celery
-from assayd_cluster.gateway import publisher
-from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
-from assayd_cluster.gateway.publisher import AWAY, BrokerChannel, BrokerPublisher
+from assayd_cluster.gateway import outbox
+from assayd_cluster.gateway.outbox import AWAY, BrokerChannel, BrokerMessage, BrokerPublisher, DispatchOutbox
 from support.cluster.silent_broker import OPEN_CHANNEL, PUBLISH, SELECT_CONFIRMS, broker_silent_from
 from support.cluster.stub_broker import StubBroker
 
@@ -99,7 +98,7 @@ def test_message_that_the_broker_refuses_is_an_error_and_the_next_has_a_fresh_co
     "step", [OPEN_CHANNEL, SELECT_CONFIRMS, PUBLISH], ids=["channel", "confirms", "message"]
 )
 def test_a_broker_that_falls_silent_is_away(step: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "CONFIRMED_WITHIN_S", 0.5)
+    monkeypatch.setattr(outbox, "CONFIRMED_WITHIN_S", 0.5)
     with broker_silent_from(step) as url, pytest.raises(AWAY):
         BrokerChannel(create_celery(url, queue=QUEUE)).send([FIRST])
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assayd_client import shapes
-from assayd_client.shapes import OTHERS, ResultTally, compare_tallies
+from assayd_client import trees
+from assayd_client.trees import OTHERS, ResultTally, compare_tallies
 
 
 def tally(*results: tuple[str, dict[str, object] | None]) -> ResultTally:
@@ -36,7 +36,7 @@ def test_path_that_cannot_be_submitted_is_counted_and_no_example() -> None:
 
 
 def test_shapes_beyond_the_limit_are_counted_together(monkeypatch) -> None:
-    monkeypatch.setattr(shapes, "MOST_SHAPES", 2)
+    monkeypatch.setattr(trees, "MOST_SHAPES", 2)
 
     counted = tally(*((f"/d{'/a' * depth}", {}) for depth in range(5)))
 

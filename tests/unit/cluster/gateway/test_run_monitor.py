@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_cluster.gateway.watching import TAKEN_S, DispatchedAttempt, is_alive, is_stray
+from assayd_cluster.gateway.execution import TAKEN_S, DispatchedAttempt, is_alive, is_stray
 
 S = 1_000_000
 NOW = 1000 * S

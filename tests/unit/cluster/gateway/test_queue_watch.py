@@ -9,8 +9,7 @@ import pytest
 
 from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.gateway.failing_nodes import NodeFailureCounter
-from assayd_cluster.gateway.queue_watch import RECENT_S, QueueMonitor
-from assayd_cluster.gateway.readers import MessageReaders
+from assayd_cluster.gateway.queue_watch import RECENT_S, MessageReaders, QueueMonitor
 from assayd_cluster.nodes import FAILING, DatabaseNodes
 from support.cluster.gateways import OneGateway, one_gateway
 from support.stores.postgres import PostgresServer, needs_postgres
