@@ -26,8 +26,8 @@ from assayd.model.run import Limits, Program, RunSpec, Unit
 from assayd.package_data import get_shared_data_path
 from assayd.ports.egress import EgressLimits
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
-from assayd.sandbox.pool.pool import ContainerPool
+from assayd.sandbox.pool import ContainerPool
+from assayd.sandbox.pool_decisions import PoolDemand, PoolLimits
 from assayd.sandbox.sandbox import ImageCache, Sandbox
 
 MIB = 2**20

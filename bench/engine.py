@@ -16,10 +16,10 @@ from assayd.errors import EngineError
 from assayd.ids import UlidGenerator
 from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import ContainerSpec
+from assayd.sandbox.channel import RunnerChannel, StreamEndedError, wait_until_ready
 from assayd.sandbox.container import ContainerOrigin, build_container_spec
-from assayd.sandbox.pool.decide import PoolKey
+from assayd.sandbox.pool_decisions import PoolKey
 from assayd.sandbox.sandbox import ImageCache
-from assayd.sandbox.session.channel import RunnerChannel, StreamEndedError, wait_until_ready
 
 MIB = 2**20
 PRELOAD = ("json", "re", "pathlib")

@@ -107,7 +107,7 @@ class EditorSession:
         """Whether the user has been informed that the daemon doesn't respond."""
 
     def forget(self, uri: str) -> None:
-        """Cancel running validations of a file, and remove its findings from the editor."""
+        """Remove a closed file's findings from the editor, and discard those of validations still running."""
         self._asked[uri] += 1
         self._typed[uri] += 1
         self._publish(uri, [])
@@ -148,7 +148,7 @@ class EditorSession:
         asked = self._asked[uri]
         while asked == self._asked[uri]:
             try:
-                await self._run_validation(uri)
+                await self._run_validation(uri, asked)
             except DaemonUnreachable as error:
                 self._warn_unreachable(error)
                 await asyncio.sleep(RETRY_S)
@@ -162,7 +162,7 @@ class EditorSession:
             self._server.window_show_message(said)
         self._away = True
 
-    async def _run_validation(self, uri: str) -> None:
+    async def _run_validation(self, uri: str, asked: int) -> None:
         texts = OpenDocuments(self._server.workspace.text_documents)
         path = subject = await asyncio.to_thread(_uri_to_path, uri)
         try:
@@ -171,7 +171,8 @@ class EditorSession:
                 return
             subject = work.subject
             attempt = await self._run_attempt(subject, work.submission)
-            if attempt is None:
+            closed = subject == path and asked != self._asked[uri]
+            if attempt is None or closed:
                 return
             pages = await self._get_rule_pages(attempt["kind"])
         except AssaydError as error:

@@ -31,7 +31,7 @@ from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
 from assayd.ports.driving import ALONE, WorkAssignment
 from assayd.ports.tracing import NO_SPAN, Span
-from assayd.sandbox.session.conversation import RunObserver
+from assayd.sandbox.conversation import RunObserver
 
 Emit = Callable[[str, dict[str, object]], None]
 

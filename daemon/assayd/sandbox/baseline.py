@@ -11,7 +11,7 @@ from assayd.ids import UlidGenerator
 from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import Engine, ImageFacts
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, build_container_spec, open_container
-from assayd.sandbox.pool.decide import PoolKey
+from assayd.sandbox.pool_decisions import PoolKey
 
 _MIB = 2**20
 _SPARE_MB = 16

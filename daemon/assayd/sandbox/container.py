@@ -24,8 +24,7 @@ from assayd.ports.engine import (
     ContainerSpec,
     Engine,
 )
-from assayd.sandbox.pool.decide import PoolKey
-from assayd.sandbox.session.channel import (
+from assayd.sandbox.channel import (
     LEAVE,
     GuestProtocolError,
     ReadyReport,
@@ -33,6 +32,7 @@ from assayd.sandbox.session.channel import (
     StreamEndedError,
     wait_until_ready,
 )
+from assayd.sandbox.pool_decisions import PoolKey
 
 log = structlog.get_logger()
 

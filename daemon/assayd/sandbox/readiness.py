@@ -22,8 +22,8 @@ from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import RunSpec
 from assayd.ports.engine import LABEL_CONTAINER, Engine, EngineInfo
 from assayd.sandbox.isolation_check import CHECKED_IMAGE
-from assayd.sandbox.pool.decide import PoolKey
-from assayd.sandbox.pool.pool import Reaper
+from assayd.sandbox.pool import Reaper
+from assayd.sandbox.pool_decisions import PoolKey
 from assayd.sandbox.sandbox import Sandbox
 
 log = structlog.get_logger()

@@ -3,13 +3,17 @@
 The result is always returned as a value, regardless of the guest's behavior. Only a failed lease raises an
 exception.
 
+A run of many independent units is split between two containers that work at the same time. The joined result
+is the one that a single container would have produced: if a container fails, the results of later units are
+dropped.
+
 `ImageCache` finds the images for runs, and rejects images whose guest code differs from the daemon's copy.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,16 +23,15 @@ from assayd.errors import EngineError
 from assayd.imaging.baselines import LABEL_BASELINE
 from assayd.imaging.tree import compute_guest_digest
 from assayd.model.policy import NetworkMode
-from assayd.model.run import ContainerFacts, RunEndReason, RunResult, RunSpec
+from assayd.model.run import ContainerFacts, RunEndReason, RunResult, RunSpec, UnitEndReason, UnitResult
 from assayd.ports.clock import Clock
 from assayd.ports.egress import Egress
 from assayd.ports.engine import Engine, EngineInfo, ImageFacts
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
-from assayd.sandbox.outcome import classify_run
-from assayd.sandbox.pool.decide import PoolKey, intern_key
-from assayd.sandbox.pool.pool import ContainerPool
-from assayd.sandbox.session.conversation import Conversation, RunObserver
-from assayd.sandbox.side_by_side import SecondContainerObserver, join, split
+from assayd.sandbox.conversation import AttemptBudget, Conversation, RunObserver
+from assayd.sandbox.outcome import classify_run, determine_unit_outcome
+from assayd.sandbox.pool import ContainerPool
+from assayd.sandbox.pool_decisions import PoolKey, intern_key
 
 PREFIX = "assayd/"
 LABEL_GUEST = "org.assayd.guest"
@@ -197,7 +200,7 @@ class Sandbox:
 
         Raises: EngineError, if no container is available.
         """
-        image, key, parts = await self.images.get(spec.image), await self.key(spec), split(spec)
+        image, key, parts = await self.images.get(spec.image), await self.key(spec), split_run(spec)
         with ExitStack() as held:
             container, warm = await self.pool.acquire(key, user, flow)
             held.callback(self.pool.release, container)
@@ -249,7 +252,7 @@ class Sandbox:
             if result.end is not RunEndReason.FINISHED:
                 second.cancel()
         return classify_run(
-            join(lease.spec, result, result if second.cancelled() else second.result()), lease.spec
+            join_results(lease.spec, result, result if second.cancelled() else second.result()), lease.spec
         )
 
     async def _run_container(
@@ -294,3 +297,64 @@ async def _get_failure_facts(lease: Lease, end: RunEndReason) -> ContainerFacts:
         return lease.facts
     flag = bool(ended.oom_killed)
     return replace(lease.facts, exit_code=ended.exit_code, oom_killed=flag, killed=killed)
+
+
+MIN_UNITS = 16
+"""Fewer units end sooner than a second container pays off."""
+
+
+class SecondContainerObserver(RunObserver):
+    """A receiver of events of the second container, whose units follow those of the first."""
+
+    def __init__(self, observer: RunObserver, first: int) -> None:
+        self._observer = observer
+        self._first = first
+
+    def on_unit_started(self, index: int) -> None:
+        """Report the start of a unit under its index in the whole run."""
+        self._observer.on_unit_started(self._first + index)
+
+    def output(self, index: int, stream: str, data: bytes) -> None:
+        """Report a unit's output under the unit's index in the whole run."""
+        self._observer.output(self._first + index, stream, data)
+
+    def on_unit_ended(self, index: int, result: UnitResult) -> None:
+        """Report a unit's end under its index in the whole run."""
+        self._observer.on_unit_ended(self._first + index, result)
+
+
+def split_run(spec: RunSpec) -> tuple[RunSpec, RunSpec] | None:
+    """Return the specs of two containers, or None if one container must run all units."""
+    blocked = spec.network.mode is NetworkMode.BLOCKED
+    if not spec.independent_units or not blocked or len(spec.units) < MIN_UNITS:
+        return None
+    half = (len(spec.units) + 1) // 2
+    return replace(spec, units=spec.units[:half]), replace(spec, units=spec.units[half:])
+
+
+def join_results(spec: RunSpec, first: RunResult, second: RunResult) -> RunResult:
+    """Return the joined result of a split run.
+
+    If the first container failed, only its result is returned. Otherwise, a failure of the second container
+    determines the end of the run.
+    """
+    if first.end is not RunEndReason.FINISHED:
+        return first
+    decisive = first if second.end is RunEndReason.FINISHED else second
+    peaks = [peak for peak in (first.peak_memory_bytes, second.peak_memory_bytes) if peak is not None]
+    return replace(
+        decisive,
+        units=tuple(_apply_common_limits(spec, (*first.units, *second.units))),
+        wall_s=max(first.wall_s, second.wall_s),
+        peak_memory_bytes=max(peaks, default=None),
+    )
+
+
+def _apply_common_limits(spec: RunSpec, units: tuple[UnitResult, ...]) -> Iterator[UnitResult]:
+    """Yield the units within the limits that apply to all units of the attempt together."""
+    budget = AttemptBudget(spec.limits)
+    for unit, planned in zip(units, spec.units, strict=False):
+        kept = unit if unit.end is UnitEndReason.INTERRUPTED else budget.limit_results(unit)
+        if kept is not unit:
+            kept = replace(kept, outcome=determine_unit_outcome(kept, planned))
+        yield budget.limit_output(kept)

@@ -37,8 +37,8 @@ from assayd.ports.egress import Egress
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.isolation_check import check_isolation
-from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
-from assayd.sandbox.pool.pool import ContainerPool, Reaper
+from assayd.sandbox.pool import ContainerPool, Reaper
+from assayd.sandbox.pool_decisions import PoolDemand, PoolLimits
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import ImageCache, Sandbox
 from assayd.settings import Settings

@@ -13,7 +13,7 @@ from assayd.attempts.scheduler import QueueLimits
 from assayd.batches import BatchLimits, LineCaps
 from assayd.documents import PayloadCaps
 from assayd.model.run import Limits
-from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
+from assayd.sandbox.pool_decisions import PoolDemand, PoolLimits
 from assayd.settings import Settings
 
 MAX_IDLE_PER_KEY = 16

@@ -19,8 +19,8 @@ from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPo
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue
 from assayd.ports.egress import EgressLimits
+from assayd.sandbox.conversation import RunObserver
 from assayd.sandbox.sandbox import Sandbox
-from assayd.sandbox.session.conversation import RunObserver
 from support.engines import sandboxes
 from support.engines.oci import make_one_engine
 from support.hosts.namespaces import HOST_4, HOST_6, cable, inside

@@ -19,8 +19,8 @@ from assayd.errors import EngineError
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunEndReason, RunResult, RunSpec, Unit, UnitEndReason
 from assayd.ports.engine import Engine
+from assayd.sandbox.conversation import RunObserver
 from assayd.sandbox.sandbox import Lease, Sandbox
-from assayd.sandbox.session.conversation import RunObserver
 from support.engines.cuttable_engine import CuttableEngine
 from support.engines.oci import made_engine, needs_oci
 from support.engines.sandboxes import sandbox_on

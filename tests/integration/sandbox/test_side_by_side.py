@@ -13,9 +13,8 @@ from assayd.aio import Deadline
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunEndReason, RunResult, RunSpec, Unit
 from assayd.ports.engine import Engine
-from assayd.sandbox.pool.decide import RESERVED
-from assayd.sandbox.sandbox import Sandbox
-from assayd.sandbox.side_by_side import MIN_UNITS
+from assayd.sandbox.pool_decisions import RESERVED
+from assayd.sandbox.sandbox import MIN_UNITS, Sandbox
 from support.engines.oci import make_one_engine
 from support.engines.sandboxes import sandbox_on
 

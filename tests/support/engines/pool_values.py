@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd.sandbox.pool.decide import IdleContainer, PoolKey, intern_key
+from assayd.sandbox.pool_decisions import IdleContainer, PoolKey, intern_key
 
 MIB = 2**20
 

@@ -17,10 +17,10 @@ from assayd.package_data import get_shared_data_path
 from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
-from assayd.sandbox.pool.pool import ContainerPool, Reaper
+from assayd.sandbox.conversation import RunObserver
+from assayd.sandbox.pool import ContainerPool, Reaper
+from assayd.sandbox.pool_decisions import PoolDemand, PoolLimits
 from assayd.sandbox.sandbox import ImageCache, Sandbox
-from assayd.sandbox.session.conversation import RunObserver
 
 
 @asynccontextmanager

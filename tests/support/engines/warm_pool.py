@@ -11,8 +11,8 @@ from assayd.guest.frames import FrameDecoder, encode_frame
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.pool.decide import PoolDemand, PoolKey, PoolLimits
-from assayd.sandbox.pool.pool import ContainerPool
+from assayd.sandbox.pool import ContainerPool
+from assayd.sandbox.pool_decisions import PoolDemand, PoolKey, PoolLimits
 from support.engines.pool_values import key
 from support.fakes.engine import FakeEngine, Peer
 

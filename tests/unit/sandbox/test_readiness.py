@@ -15,7 +15,7 @@ from assayd.imaging.tree import compute_guest_digest
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo, ImageFacts
-from assayd.sandbox.pool.pool import STUCK_REMOVAL_RETRY_S, ContainerPool, Reaper
+from assayd.sandbox.pool import STUCK_REMOVAL_RETRY_S, ContainerPool, Reaper
 from assayd.sandbox.readiness import IsolationCheck, ReadinessSupervisor
 from assayd.sandbox.sandbox import LABEL_GUEST, ImageCache, Sandbox
 from support.engines.sandboxes import no_way_out

@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from assayd.errors import RequestError
-from assayd.kinds.extractor.generating import ExtractorContext
+from assayd.kinds.extractor.validator import ExtractorContext
 from assayd_client import PlainClient
 from assayd_client.cli.texts import get_submission_texts
 from assayd_screens.session import (

@@ -6,7 +6,7 @@ import pytest
 
 from assayd.ports.engine import LABEL_EXECUTOR
 from assayd.sandbox.container import ContainerOrigin, open_container
-from assayd.sandbox.pool.pool import Reaper
+from assayd.sandbox.pool import Reaper
 from assayd.wiring.execution import format_build_command, owns_containers
 from support.engines.warm_pool import IMAGE, A, polite_guest
 from support.fakes.engine import FakeEngine

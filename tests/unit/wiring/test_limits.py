@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.sandbox.pool.decide import PoolDemand, PoolKey
+from assayd.sandbox.pool_decisions import PoolDemand, PoolKey
 from assayd.settings import Settings
 from assayd.wiring.limits import OWN_CONTAINERS, Part, build_pool_demand, derive_limits
 

@@ -1,1 +1,0 @@
-"""Manages the pool of warm containers: creations, removals, leases, and the reaper."""

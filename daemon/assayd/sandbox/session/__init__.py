@@ -1,1 +1,0 @@
-"""The daemon's side of the conversation with the runner inside a container."""
