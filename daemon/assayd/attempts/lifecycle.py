@@ -209,7 +209,8 @@ class LocalExecution:
         async with AsyncExitStack() as held:
             with job.measure_step(self.clock, "lease"):
                 async with job.deadline.scope():
-                    await self.require_image(job, spec)
+                    if job.policy.image is not None:
+                        await self.require_image(job, spec)
                     await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
                     lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
             yield lease

@@ -25,8 +25,7 @@ from assayd.policies.canonical import (
     flatten_values,
 )
 from assayd.policies.files import CODE, Profile, find_profile_paths, read_categories, read_profile
-from assayd.policies.merge import merge_bounds
-from assayd.policies.resolve import ProfileDraft, ProfileResolver
+from assayd.policies.resolve import ProfileDraft, ProfileResolver, merge_bounds
 from assayd.tomlfile import FileError, Problem
 
 

@@ -88,7 +88,7 @@ class Gateway:
 
     async def continue_adopted_work(self, estate: AdoptedWork) -> None:
         """Continue the work that this gateway has taken over from dead gateways."""
-        found = await self.parts.jobs.get_many(estate.attempts)
+        found = await self.parts.basics.jobs.get_many(estate.attempts)
         unfinished = sorted(
             (attempt for attempt in found.values() if not self.cluster.execution.is_pending_here(attempt.id)),
             key=lambda attempt: (attempt.created_at, attempt.id),
