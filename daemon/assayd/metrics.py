@@ -25,8 +25,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from assayd import __version__
+from assayd.clock import Clock
 from assayd.errors import EngineError
-from assayd.ports.clock import Clock
 from assayd.ports.engine import Capabilities, Engine
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import structlog
 
+from assayd.clock import Clock
 from assayd.errors import RequestError, StoreError
-from assayd.ports.clock import Clock
 from assayd_cluster.tokens import MOST_CHARS, PREFIX, DatabaseTokens, TokenRecord, compute_token_digest
 
 log = structlog.get_logger()

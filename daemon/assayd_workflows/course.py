@@ -21,13 +21,13 @@ from tenacity import AsyncRetrying, retry_if_exception
 from assayd.aio import BroadcastEvent, tenacity_backoff_delay
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
+from assayd.clock import Clock
 from assayd.documents import canonical
 from assayd.errors import AssaydError, RequestError
 from assayd.fair_queue import FairSemaphore
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
-from assayd.ports.clock import Clock
 from assayd.ports.service import Chains
 from assayd.store.jobs import DatabaseJobStore
 from assayd_workflows.model import NodeRun, NodeState, ResultReference, Workflow, WorkflowNode, WorkflowPlan

@@ -21,11 +21,10 @@ from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
 from assayd.api.answers import build_api_reference, set_operation_ids
 from assayd.api.bounded_http import ConnectionSlots
-from assayd.api.call import ApiLimits, build_raw_json_response
+from assayd.api.call import ApiLimits, LargeResponseSlots, ResponseCache, build_raw_json_response
 from assayd.api.errors import install_error_handlers
 from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIdMiddleware, TraceMiddleware
 from assayd.api.peer import AccessControlMiddleware, SocketAccess, build_protocol_class
-from assayd.api.responses import LargeResponseSlots, ResponseCache
 from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.audit import AuditLog
 from assayd.batches.batches import DaemonBatches

@@ -11,6 +11,7 @@ from typing import TypeVar
 import structlog
 
 from assayd.aio import open_first_available
+from assayd.clock import Clock
 from assayd.egress.decision import (
     AccessNotServedError,
     AccessRequest,
@@ -30,7 +31,6 @@ from assayd.guest.frames import MIN_COST
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import AccessProtocol, NetworkEvent
-from assayd.ports.clock import Clock
 from assayd.ports.egress import EgressLimits
 
 log = structlog.get_logger()

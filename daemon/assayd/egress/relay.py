@@ -27,6 +27,7 @@ from itertools import count
 import h11
 
 from assayd.aio import run_concurrently
+from assayd.clock import Clock
 from assayd.egress.access import (
     LOOK_UPS,
     Access,
@@ -54,7 +55,6 @@ from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import AccessProtocol
-from assayd.ports.clock import Clock
 from assayd.ports.egress import EgressLimits, GuestStream
 
 Pairs = list[tuple[bytes, bytes]]

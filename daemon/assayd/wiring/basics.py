@@ -21,10 +21,10 @@ from assayd.analysis.analyst import Analyst
 from assayd.attempts.conclusion import ConclusionWriter
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
+from assayd.clock import Clock, IdSource, SystemClock, UlidGenerator
 from assayd.egress.resolver import Resolver
 from assayd.errors import ConfigError
 from assayd.fair_queue import SHARE
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.keys import KeySource, find_key, make_environment_unreadable
 from assayd.kind import Kind
 from assayd.kinds import registry
@@ -32,7 +32,6 @@ from assayd.metrics import Metrics
 from assayd.model.hosts import parse_webhook_url
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore, Attester
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.driving import ALONE, Leads, WorkAssignment, is_always_leader
 from assayd.ports.tracing import Tracing
 from assayd.sandbox.container import ContainerOrigin

@@ -31,12 +31,12 @@ from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import register_disk_gauges, update_gauges_periodically
 from assayd.audit import FOLDER, AuditLog
 from assayd.batches import DaemonBatches
+from assayd.clock import Clock
 from assayd.documents.base import digest
 from assayd.errors import ConfigError
 from assayd.fair_queue import UserThrottle
 from assayd.model.attempt import State
 from assayd.model.health import DaemonFacts
-from assayd.ports.clock import Clock
 from assayd.ports.service import Chains, Workflows
 from assayd.settings import Settings
 from assayd.store.library import DatabaseLibrary

@@ -21,11 +21,11 @@ from statistics import median
 import structlog
 
 from assayd.aio import run_cleanup
+from assayd.clock import Clock, IdSource
 from assayd.engines.oci import OciEngine
 from assayd.engines.oci.host import find_host
 from assayd.errors import EngineError
 from assayd.model.run import RunSpec
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, open_container
 from assayd.sandbox.isolation_check import check_isolation

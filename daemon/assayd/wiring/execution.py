@@ -20,27 +20,24 @@ import structlog
 import assayd.guest
 from assayd.aio import task_group
 from assayd.analysis.processes import WorkerParents
-from assayd.attempts.admission import derive_limits
 from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder
 from assayd.attempts.execution import Execution
-from assayd.attempts.health import SelfTest
-from assayd.attempts.images import ImageHints, ImageTester
 from assayd.attempts.lifecycle import LocalExecution, RecordedExecution, StaticStages
+from assayd.attempts.samples import ImageHints, ImageTester, SelfTest
+from assayd.clock import Clock, IdSource, SystemClock, UlidGenerator
 from assayd.documents import canonical
 from assayd.egress import Relay
 from assayd.errors import AssaydError, EngineError
 from assayd.executors.front import DaemonParts, ExecutorReadiness, ExecutorSet
 from assayd.executors.worker import ExecutorParts, ExecutorWorker
 from assayd.fair_queue import FairSemaphore
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.log import configure_logging
 from assayd.metrics import Metrics, wrap_engine_with_metrics
-from assayd.model.run import RunSpec
+from assayd.model.run import RunSpec, derive_attempt_limits
 from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
@@ -62,8 +59,7 @@ from assayd.wiring.engine import (
     create_isolation_check,
     get_images_dir,
 )
-from assayd.wiring.limits import WHOLE, DaemonLimits, Part, build_pool_demand
-from assayd.wiring.limits import derive_limits as derive_daemon_limits
+from assayd.wiring.limits import WHOLE, DaemonLimits, Part, build_pool_demand, derive_limits
 from assayd.wiring.wings import open_attester
 
 log = structlog.get_logger()
@@ -296,7 +292,7 @@ def _plan_sample_runs(
         sample = next((s for s in validator.samples if s.needs_container), None)
         if sample is not None:
             payload = validator.payload.model_validate_json(canonical(sample.payload))
-            spec = validator.plan(payload, policy, derive_limits(policy, limits.attempt))
+            spec = validator.plan(payload, policy, derive_attempt_limits(policy, limits.attempt))
             runs.extend([spec] if spec is not None else [])
     return runs
 
@@ -364,7 +360,7 @@ async def build_executor_parts(worker: ExecutorWorker, start: object, stack: Asy
     configure_logging(settings.log.level, settings.log.format)
     structlog.contextvars.bind_contextvars(executor=part.number)
     registry.apply_operator_tables(kinds := registry.load_validators(settings.validators), settings.tables)
-    clock, metrics, limits = SystemClock(), Metrics(), derive_daemon_limits(settings, part)
+    clock, metrics, limits = SystemClock(), Metrics(), derive_limits(settings, part)
     readiness = await build_readiness(
         settings,
         limits,

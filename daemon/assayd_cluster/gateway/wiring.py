@@ -16,8 +16,8 @@ from assayd.aio import BroadcastEvent, task_group
 from assayd.attempts.conclusion import VerdictRecorder
 from assayd.attempts.execution import Execution
 from assayd.attempts.scheduler import Scheduler
+from assayd.clock import UlidGenerator
 from assayd.errors import ConfigError, StoreError
-from assayd.ids import UlidGenerator
 from assayd.policies import PolicySet
 from assayd.ports.driving import WorkKind
 from assayd.store.access import DatabaseAccess

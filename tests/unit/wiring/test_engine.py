@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import assayd.guest
+from assayd.clock import SystemClock, UlidGenerator
 from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.engines.oci.host import find_host
 from assayd.errors import EngineError
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.imaging.tree import compute_guest_digest
 from assayd.metrics import Metrics, wrap_engine_with_metrics
 from assayd.model.run import Limits, RunSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.ids import UlidGenerator
+from assayd.clock import UlidGenerator
 from assayd_cluster.documents import NodeHeartbeat
 from assayd_cluster.node.daemon_link import DaemonClient
 from assayd_cluster.node.forwarding import EventForwarder
