@@ -203,11 +203,12 @@ def lock_state_dir(state_dir: Path) -> Iterator[None]:
             raise ConfigError("state.unusable", message) from problem
         raise ConfigError("state.unusable", f"can't use {state_dir}: {problem.strerror}") from problem
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            message = f"another daemon uses {state_dir}; stop that daemon, or set another state_dir"
+            raise ConfigError("state.taken", message, retryable=True) from problem
         yield
-    except BlockingIOError as problem:
-        message = f"another daemon uses {state_dir}; stop that daemon, or set another state_dir"
-        raise ConfigError("state.taken", message, retryable=True) from problem
     finally:
         os.close(handle)
 

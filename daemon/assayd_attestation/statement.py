@@ -31,8 +31,8 @@ from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, BatchItem
 from assayd.model.finding import Severity
 from assayd.ports.artifacts import ConcludedAttempt
-from assayd_attestation import keys
-from assayd_attestation.envelope import (
+from assayd_attestation import signatures
+from assayd_attestation.signatures import (
     BATCH_TYPE,
     STATEMENT_TYPE,
     VERDICT_TYPE,
@@ -174,7 +174,7 @@ class FileSigner:
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
-        self.key_id = keys.PublicKey(key.public_key()).id
+        self.key_id = signatures.PublicKey(key.public_key()).id
 
     async def sign(self, text: bytes) -> bytes:
         """Return the Ed25519 signature of `text`, made with the key from the file."""
@@ -187,7 +187,7 @@ class CommandSigner:
     Every signature is verified with the public key before it is used.
     """
 
-    def __init__(self, command: Sequence[str], public: keys.PublicKey, timeout_s: float) -> None:
+    def __init__(self, command: Sequence[str], public: signatures.PublicKey, timeout_s: float) -> None:
         self._command = tuple(command)
         self._public = public
         self._timeout_s = timeout_s

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from assayd.model.attempt import ATTESTATION
-from assayd_attestation.envelope import (
+from assayd_attestation.signatures import (
     BATCH_TYPE,
     MAX_BYTES,
     VERDICT_TYPE,
     EnvelopeError,
+    PublicKey,
     VerifiedEnvelope,
     verify_envelope,
 )
-from assayd_attestation.keys import PublicKey
 
 UNSIGNED_FILES = frozenset({ATTESTATION, "manifest.json"})
 """Files of a bundle that the attestation doesn't list: itself, and the manifest that contains its digest."""
@@ -264,9 +264,12 @@ def _check_requirements(
 
 def _parse_time(text: object) -> datetime:
     try:
-        return datetime.fromisoformat(str(text))
+        time = datetime.fromisoformat(str(text))
     except ValueError as error:
         raise MismatchError("the attestation doesn't say when it was made") from error
+    if time.tzinfo is None:
+        raise MismatchError("the attestation's time has no time zone")
+    return time
 
 
 def _get_predicate(opened: VerifiedEnvelope) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from assayd.clock import Clock
 from assayd.errors import ConfigError
 from assayd.settings.model import AttestationSettings
-from assayd_attestation import keys
+from assayd_attestation import signatures
 from assayd_attestation.statement import CommandSigner, FileSigner, Signer, SignerIdentity, SigningAttester
 
 
@@ -13,7 +13,7 @@ def build_attester(settings: AttestationSettings, *, daemon_id: str, clock: Cloc
     """Return the attester. Raises: ConfigError ``attestation.key``, if a key can't be used."""
     try:
         signer = _build_signer(settings)
-    except keys.KeyFileError as error:
+    except signatures.KeyFileError as error:
         raise ConfigError("attestation.key", str(error), field="attestation") from error
     signatory = SignerIdentity(daemon_id=daemon_id, name=settings.name)
     return SigningAttester(signer=signer, signatory=signatory, clock=clock)
@@ -21,10 +21,12 @@ def build_attester(settings: AttestationSettings, *, daemon_id: str, clock: Cloc
 
 def _build_signer(settings: AttestationSettings) -> Signer:
     if settings.key is not None and settings.command:
-        raise keys.KeyFileError("both attestation.key and attestation.command are set; remove one")
+        raise signatures.KeyFileError("both attestation.key and attestation.command are set; remove one")
     if settings.key is not None:
-        return FileSigner(keys.read_private_key(settings.key))
+        return FileSigner(signatures.read_private_key(settings.key))
     if settings.command_key is None:
-        raise keys.KeyFileError("attestation.command is set without attestation.command_key, its public key")
-    newest, *_ = keys.read_public(settings.command_key)
+        raise signatures.KeyFileError(
+            "attestation.command is set without attestation.command_key, its public key"
+        )
+    newest, *_ = signatures.read_public(settings.command_key)
     return CommandSigner(settings.command, newest, settings.timeout_s)

@@ -12,7 +12,14 @@ from typing import Any, ClassVar, Self
 import anyio
 from anyio.abc import ByteStream, UNIXSocketStream
 
-from assayd_client.address import Address, ServerChoice, Target, find_daemon
+from assayd_client.address import (
+    Address,
+    ServerChoice,
+    Target,
+    find_daemon,
+    get_tls_context,
+    require_usable_files,
+)
 from assayd_client.answers import (
     EventReader,
     LineReader,
@@ -38,8 +45,6 @@ class AsyncClient(Verbs):
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)
         if isinstance(self.address, ServerChoice):
-            from assayd_client.secure import require_usable_files
-
             require_usable_files(self.address)
 
     async def __aenter__(self) -> Self:
@@ -146,8 +151,6 @@ async def _connect_unix(path: Path) -> ByteStream:
 async def _open_byte_stream(address: Address) -> ByteStream:
     if not isinstance(address, ServerChoice):
         return await _connect_unix(address.path)
-    from assayd_client.secure import get_tls_context
-
     return await anyio.connect_tcp(
         address.host,
         address.port,

@@ -9,7 +9,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from assayd_client.address import Address, ServerChoice, Target, find_daemon
+from assayd_client.address import (
+    Address,
+    ServerChoice,
+    Target,
+    find_daemon,
+    get_tls_context,
+    require_usable_files,
+)
 from assayd_client.answers import (
     EventReader,
     LineReader,
@@ -28,8 +35,6 @@ class BlockingClient(Verbs):
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)
         if isinstance(self.address, ServerChoice):
-            from assayd_client.secure import require_usable_files
-
             require_usable_files(self.address)
 
     def __enter__(self) -> Self:
@@ -121,8 +126,6 @@ def _open_connection(address: Address, silence_s: float | None) -> Iterator[sock
             connection.settimeout(silence_s)
             yield connection
         return
-    from assayd_client.secure import get_tls_context
-
     context = get_tls_context(address)
     with (
         socket.create_connection((address.host, address.port), CONNECT_S) as plain,

@@ -19,7 +19,7 @@ from typing import Any
 
 import h11
 
-from assayd_client.address import Address, ServerChoice
+from assayd_client.address import Address, ServerChoice, build_authorization_header
 from assayd_client.answers import connection_lost_error, raise_response_error
 from assayd_client.requests import ClientRequest
 
@@ -174,6 +174,4 @@ def _build_address_headers(address: Address) -> dict[str, str]:
     """Return the Host header and, for a gateway, the Authorization header."""
     if not isinstance(address, ServerChoice):
         return {"Host": "assayd"}
-    from assayd_client.secure import build_authorization_header
-
     return {"Host": address.authority, "Authorization": build_authorization_header(address)}

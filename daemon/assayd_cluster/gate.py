@@ -20,9 +20,8 @@ from assayd.api.errors import build_error_response
 from assayd.api.peer import NOBODY, Caller
 from assayd.errors import AssaydError, RequestError
 from assayd.model.submission import Peer
+from assayd_cluster.tokens import FRESH_S, TokenRecord, TokenVerifier
 from assayd_cluster.tokens import Scope as TokenScope
-from assayd_cluster.tokens import TokenRecord
-from assayd_cluster.verifying import FRESH_S, TokenVerifier
 
 log = structlog.get_logger()
 

@@ -1,7 +1,6 @@
-"""Defines the tables that a cluster adds to the daemon's database. Missing tables are created.
+"""Defines the tables that a cluster adds to the database, and reads the time from the database.
 
-Times are in microseconds since 1970, by the database's clock, so gateways and nodes need no synchronized
-clocks.
+All gateways share the database's clock.
 """
 
 from __future__ import annotations
@@ -17,9 +16,19 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    literal_column,
 )
+from sqlalchemy.sql.elements import ColumnElement
 
 from assayd.store import tables
+from assayd_cluster.documents import LIVE_S
+
+NOW: ColumnElement[int] = literal_column(
+    "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", BigInteger
+)
+"""The database's time in microseconds since 1970."""
+LIVE_SINCE = NOW - int(LIVE_S * 1_000_000)
+"""The time since which a live node or gateway has sent a heartbeat."""
 
 metadata = MetaData(naming_convention=tables.metadata.naming_convention)
 

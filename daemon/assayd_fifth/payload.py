@@ -13,7 +13,7 @@ MOST_FILES = 100
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
-Path = Annotated[
+FilePath = Annotated[
     str,
     StringConstraints(
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$", max_length=200
@@ -40,7 +40,9 @@ class FifthPayload(BaseModel):
     model_source: Label | None = Field(None, description="Model that wrote it; only for the advice.")
     strict_mode: StrictBool = Field(True, description="Report missing parts as errors, not as warnings.")
     libraries: tuple[Name, ...] = Field((), max_length=50, description="Libraries to load first.")
-    files: dict[Path, str] = Field({}, max_length=MOST_FILES, description="Files that it may load, by path.")
+    files: dict[FilePath, str] = Field(
+        {}, max_length=MOST_FILES, description="Files that it may load, by path."
+    )
     execute: StrictBool = Field(False, description="Run the program once, without cases.")
     cases: tuple[FifthCase, ...] = Field(
         (), max_length=CASES, description="Separate runs with their input and expected output."

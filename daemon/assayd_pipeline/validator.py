@@ -35,7 +35,7 @@ from assayd.model.submission import JsonValue
 from assayd.model.text_limits import FINDINGS, shorten_text
 from assayd.static import work_paths
 from assayd.static.work_paths import check_paths, decode_content, decode_head
-from assayd_pipeline import generating, ignored, shell, sql, sql_hints
+from assayd_pipeline import generating, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
 from assayd_pipeline import worth as pipeline_worth
 from assayd_pipeline.advice import find_steps_with_path, suggest_similar_path, suggest_submitted_files
@@ -63,7 +63,6 @@ from assayd_pipeline.generating import (
     normalize_step,
     usual,
 )
-from assayd_pipeline.ignored import MOST_IN_RUN, iter_ignored_errors
 from assayd_pipeline.judging import (
     BASH,
     JudgedStep,
@@ -82,7 +81,14 @@ from assayd_pipeline.sql_hints import (
     iter_suspicions,
     prepare_tables_before,
 )
-from assayd_pipeline.worth import StepFileFacts, iter_idle_findings, judge_results, read_steps
+from assayd_pipeline.worth import (
+    MOST_IN_RUN,
+    StepFileFacts,
+    iter_idle_findings,
+    iter_ignored_errors,
+    judge_results,
+    read_steps,
+)
 
 FOLDERS = ("data", "tmp", "scripts", "logs")
 """The folders of the sandbox directory. Source: docs/kinds/pipeline.md."""
@@ -114,7 +120,7 @@ _RULES = (
     run_findings.LIMIT_RULE,
     units.NOT_EXECUTED_RULE,
     *pipeline_run.RULES,
-    ignored.RULE,
+    pipeline_worth.IGNORED_ERROR,
     *pipeline_worth.RULES,
     *DATA_RULES,
 )

@@ -21,8 +21,7 @@ from assayd import __version__
 from assayd.errors import ConfigError
 from assayd.metrics import Metrics
 from assayd.settings.model import TracingSettings
-from assayd_tracing.exporting import BoundedSpanProcessor
-from assayd_tracing.spans import OtelTracing
+from assayd_tracing.spans import BoundedSpanProcessor, OtelTracing
 
 MOST_HEADER_BYTES = 16 * 2**10
 MOST_VALUE_CHARS = 256

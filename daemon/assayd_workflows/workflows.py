@@ -30,7 +30,16 @@ from assayd.ports.driving import ELSEWHERE_S, WorkAssignment, WorkKind
 from assayd.ports.service import RepairRequests
 from assayd.store.library import DatabaseLibrary
 from assayd_workflows.checking import PLAN
-from assayd_workflows.course import ResultRemoved, WorkflowRun, WorkflowRunParts, load_outputs
+from assayd_workflows.course import (
+    KIND,
+    MissingResultPart,
+    ResultPartsTooLarge,
+    ResultRemoved,
+    WorkflowRun,
+    WorkflowRunParts,
+    join_json_members,
+    load_outputs,
+)
 from assayd_workflows.model import (
     Inputs,
     NodeRun,
@@ -40,7 +49,6 @@ from assayd_workflows.model import (
     WorkflowOutline,
     WorkflowPlan,
 )
-from assayd_workflows.nodes import KIND, MissingResultPart, ResultPartsTooLarge, join_json_members
 from assayd_workflows.reading import READING
 from assayd_workflows.store import DatabaseWorkflowStore, WorkflowContents, WorkflowPage
 

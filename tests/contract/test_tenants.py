@@ -25,7 +25,7 @@ from assayd.wiring.wings import load_routers
 from assayd_chains.model import Chain, ChainRound, Failure, GenerationRequest, Outcome, Repair
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_chains.store import DatabaseChainStore
-from assayd_cluster.gateway import operating, routes
+from assayd_cluster.gateway import routes
 from assayd_cluster.tokens import FIRST_TENANT, Scope
 from assayd_workflows.routes import ROUTERS as WORKFLOW_ROUTERS
 from support.cluster.small_gateway import NODE, SmallGateway, serving_gateway
@@ -53,7 +53,7 @@ ROUTERS = (
     *CHAIN_ROUTERS,
     *WORKFLOW_ROUTERS,
     *load_routers(load_own_validators()),
-    operating.router,
+    routes.operator_router,
     routes.router,
 )
 REFERENCE = create_app(FakeService(), None, access=SocketAccess(), routers=ROUTERS).openapi()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd_attestation import keys
+from assayd_attestation import signatures
 from support.daemons.daemon_fixtures import needs_root, new_daemon
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.extractors import GOOD, RAISES, extractor
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    keys.create_key_pair(tmp_path / "key")
+    signatures.create_key_pair(tmp_path / "key")
     return tmp_path / "key"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd_attestation import keys
+from assayd_attestation import signatures
 from support.daemons.daemon_fixtures import needs_root, new_daemon
 from support.daemons.daemon_process import ROOT, DaemonProcess
 
@@ -21,7 +21,7 @@ Assay = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    keys.create_key_pair(tmp_path / "key")
+    signatures.create_key_pair(tmp_path / "key")
     return tmp_path / "key"
 
 

@@ -12,7 +12,7 @@ from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
 from assayd.ports.artifacts import ConcludedAttempt
-from assayd_attestation import keys
+from assayd_attestation import signatures
 from assayd_attestation.statement import FileSigner, SignerIdentity, SigningAttester
 from support.stores.stored_attempts import Make
 
@@ -57,7 +57,7 @@ def concluded(
 def attester(file: Path) -> SigningAttester:
     """Return an attester that signs with the key in a file."""
     return SigningAttester(
-        signer=FileSigner(keys.read_private_key(file)), signatory=SIGNATORY, clock=FixedClock()
+        signer=FileSigner(signatures.read_private_key(file)), signatory=SIGNATORY, clock=FixedClock()
     )
 
 
@@ -69,9 +69,9 @@ class Signed:
     key: Path
 
     @property
-    def keys(self) -> tuple[keys.PublicKey, ...]:
+    def keys(self) -> tuple[signatures.PublicKey, ...]:
         """Return the public keys."""
-        return keys.read_public(keys.public_key_path(self.key))
+        return signatures.read_public(signatures.public_key_path(self.key))
 
     @property
     def envelope(self) -> bytes:
@@ -84,7 +84,7 @@ async def signed_bundle(
 ) -> Signed:
     """Write a bundle that is signed with a new key."""
     key, folder = tmp_path / "daemon.key", tmp_path / "bundle"
-    keys.create_key_pair(key)
+    signatures.create_key_pair(key)
     for name, content in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -30,7 +30,7 @@ PARTS = {
     f"assayd-{__version__}.tar.gz",
     f"assayd-{__version__}.cdx.json",
     f"assayd_client-{__version__}-py3-none-any.whl",
-    f"assayd_console-{__version__}-py3-none-any.whl",
+    *(f"assayd_{part}-{__version__}-py3-none-any.whl" for part in ("console", "lsp", "mcp", "screens")),
     "SHA256SUMS",
 }
 PREPARE = """\

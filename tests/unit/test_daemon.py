@@ -26,6 +26,11 @@ def refusal(state_dir: Path) -> ConfigError:
     return refused.value
 
 
+def test_error_of_the_body_is_not_taken_for_a_lock_of_another_daemon(tmp_path: Path) -> None:
+    with pytest.raises(BlockingIOError), lock_state_dir(tmp_path / "state"):
+        raise BlockingIOError
+
+
 def test_missing_state_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
     with lock_state_dir(tmp_path / "state"):
         assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700

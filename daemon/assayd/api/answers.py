@@ -188,10 +188,10 @@ SUGGESTION: Responses = {
 }
 EXPLANATION: Responses = {
     200: describe_json_response(ExplanationDocument, "The findings"),
-    408: describe_json_response(ErrorDocument, "The body does not come"),
-    409: describe_json_response(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
+    409: describe_json_response(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
     413: describe_json_response(ErrorDocument, "Body too large"),
-    429: describe_json_response(ErrorDocument, "A trial of the caller is under way"),
+    429: describe_json_response(ErrorDocument, "Another trial of the caller is running"),
 }
 CHECKED: Responses = {
     200: describe_json_response(StaticCheckDocument, "The stages and their findings"),

@@ -125,7 +125,7 @@ class StepDocument(BaseDocument):
     """One unparsed answer of a provider, together with its prompt."""
 
     number: int = Field(description="Number of the answer, from 1.")
-    provider: str = Field(description="The user who gave it.")
+    provider: str = Field(description="Name of the provider that gave it.")
     asked_at: Timestamp = Field(description="When the daemon requested it.")
     system: str = Field(description="The prompt's instructions.")
     user: str = Field(description="The prompt's data: submission, request and findings.")

@@ -34,7 +34,7 @@ class TokenDocument(BaseDocument):
 
     id: str = Field(description="Id of the token, for revoking it.")
     name: str = Field(description="Name of the token.")
-    tenant: str = Field(description="User id of the owner.")
+    tenant: str = Field(description="Name of the tenant that owns it.")
     tenant_id: int = Field(description="Number of the tenant: the `uid` of its attempts.")
     scopes: list[str] = Field(description="Scopes of the token.")
     node: str | None = Field(description="The node that it is bound to.")

@@ -133,7 +133,7 @@ class GarbageDocument(BaseDocument):
 
     dry_run: bool = Field(description="Whether nothing was removed.")
     attempts: int = Field(description="Finished attempts, with their bundles.")
-    bundles: int = Field(description="Bundles of lost runs.")
+    bundles: int = Field(description="Bundles of lost runs, and bundles removed for disk space.")
     disk_bytes: int = Field(description="Disk space of these attempts.")
 
 

@@ -356,7 +356,7 @@ class Access:
 
     def target(self) -> Target:
         """Return the target of an access that the rules have allowed."""
-        assert isinstance(self._target, Target)  # noqa: S101 - `learn` refuses invalid ones
+        assert isinstance(self._target, Target)  # noqa: S101 - `add_facts` refuses invalid ones
         return self._target
 
     @asynccontextmanager

@@ -219,11 +219,11 @@ def _tighten_sql_rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, Rul
     """Return the rule levels of a policy, tightened by the rule levels of a request."""
     at, levels = "overrides.sql.rules", dict(policy.rules)
     if not isinstance(given, dict):
-        raise RequestError("request.override", f"{at} must map rules to levels", field=at)
+        raise RequestError("override.type", f"{at} must map rules to levels", field=at)
     for name, text in given.items():
         if name not in SQL_RULES or text not in list(RuleLevel):
             message = f"{at}: {name!r} = {text!r} must be a rule of the profile with error, warning or off"
-            raise RequestError("request.override", message, field=at)
+            raise RequestError("override.type", message, field=at)
         order = tuple(RuleLevel)
         if order.index(RuleLevel(text)) < order.index(levels.get(name, RuleLevel.ERROR)):
             raise _build_wider_error(at, f"{name} can only become stricter")

@@ -305,7 +305,7 @@ def merge_policies(first: ExecutionPolicy, second: ExecutionPolicy) -> Execution
         network=_merge_network(first.network, second.network),
         imports=_merge_imports(first.imports, second.imports),
         adapter=_merge_adapter_contracts(first.adapter, second.adapter),
-        commands=merge_commands(first.commands, second.commands),
+        commands=_merge_parents_commands(first.commands, second.commands),
         sql=_merge_sql(first.sql, second.sql),
         quality=_merge_quality(first.quality, second.quality),
         resources=_merge_resources(first.resources, second.resources),
@@ -333,7 +333,10 @@ def merge_bounds(first: LimitRanges, second: LimitRanges) -> LimitRanges:
 
 
 def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
-    """Return the union of the allowed commands. Everything that either policy rejects stays rejected."""
+    """Return the union of the allowed commands. Everything that either policy rejects stays rejected.
+
+    The second policy's `ignored_errors` replaces the first one's, unless it is None.
+    """
     none: frozenset[str] = frozenset()
     return CommandPolicy(
         allowed=a.allowed | b.allowed,
@@ -345,6 +348,14 @@ def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
         },
         protected=a.protected | b.protected,
         ignored_errors=a.ignored_errors if b.ignored_errors is None else b.ignored_errors,
+    )
+
+
+def _merge_parents_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
+    """Return the merged commands of two parents: of two values of `ignored_errors`, the milder one counts."""
+    levels = [each.ignored_errors for each in (a, b) if each.ignored_errors is not None]
+    return replace(
+        merge_commands(a, b), ignored_errors=min(levels, key=tuple(IgnoredErrors).index, default=None)
     )
 
 

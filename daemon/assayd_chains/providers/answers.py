@@ -346,7 +346,7 @@ def parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
         if wanted.isascii() and wanted.isdigit():
             return min(float(wanted), MOST_DELAY_S)
         until, now = parsedate_to_datetime(wanted), parsedate_to_datetime(headers.get("date", ""))
-        return max((until - now).total_seconds(), 0.0)
+        return min(max((until - now).total_seconds(), 0.0), MOST_DELAY_S)
     except (ValueError, TypeError, OverflowError):
         return None
 

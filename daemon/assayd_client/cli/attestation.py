@@ -15,7 +15,7 @@ from assayd_client.cli import options
 from assayd_client.cli.options import parse_age
 
 if TYPE_CHECKING:
-    from assayd_attestation.keys import PublicKey
+    from assayd_attestation.signatures import PublicKey
     from assayd_attestation.verifying import VerifiedAttestation
 
 keys_app = typer.Typer(help="Create and show the keys of signed verdicts.", no_args_is_help=True)
@@ -86,11 +86,11 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
 def create_key_pair(file: KeyFile) -> None:
     """Create a private key in FILE and its public key in FILE.pub."""
     with _report_attestation_errors():
-        from assayd_attestation import keys
+        from assayd_attestation import signatures
 
-        public = keys.create_key_pair(file)
+        public = signatures.create_key_pair(file)
         print(f"Private key: {file} (keep it secret; set it as attestation.key)")
-        print(f"Public key:  {keys.public_key_path(file)} (pass it to everyone who verifies bundles)")
+        print(f"Public key:  {signatures.public_key_path(file)} (pass it to everyone who verifies bundles)")
     print(f"Key id:      {public.id}")
 
 
@@ -98,9 +98,9 @@ def create_key_pair(file: KeyFile) -> None:
 def show_keys(file: KeyFile) -> None:
     """Print the ids of the public keys in FILE, newest first."""
     with _report_attestation_errors():
-        from assayd_attestation import keys
+        from assayd_attestation import signatures
 
-        found = keys.read_public(file if file.suffix == ".pub" else keys.public_key_path(file))
+        found = signatures.read_public(file if file.suffix == ".pub" else signatures.public_key_path(file))
     for public in found:
         print(public.id)
 
@@ -109,23 +109,23 @@ def show_keys(file: KeyFile) -> None:
 def rotate_key_pair(file: KeyFile) -> None:
     """Replace the private key; FILE.pub keeps the older public keys, so that old bundles stay verifiable."""
     with _report_attestation_errors():
-        from assayd_attestation import keys
+        from assayd_attestation import signatures
 
-        public = keys.rotate_key_pair(file)
+        public = signatures.rotate_key_pair(file)
         print(f"New key:    {public.id}")
-        print(f"Restart the daemon, and distribute {keys.public_key_path(file)} again.")
+        print(f"Restart the daemon, and distribute {signatures.public_key_path(file)} again.")
 
 
 @contextmanager
 def _report_attestation_errors() -> Iterator[None]:
     """Report a missing attestation package or an unusable key file as an error."""
     try:
-        from assayd_attestation import keys
+        from assayd_attestation import signatures
     except ModuleNotFoundError as missing:
         raise RequestError("usage", NEEDS.format(missing=missing.name)) from missing
     try:
         yield
-    except keys.KeyFileError as error:
+    except signatures.KeyFileError as error:
         raise RequestError("usage", str(error)) from error
 
 
@@ -136,9 +136,9 @@ def read_public_keys(key: Path) -> tuple[PublicKey, ...]:
 
 
 def _load_key_file(key: Path) -> tuple[PublicKey, ...]:
-    from assayd_attestation import keys
+    from assayd_attestation import signatures
 
-    return keys.read_public(key)
+    return signatures.read_public(key)
 
 
 def _parse_max_age(text: str | None) -> timedelta | None:

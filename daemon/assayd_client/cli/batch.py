@@ -445,7 +445,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Batch: name, id, uniq
 File = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE.jsonl", help="File with one submission per build_line, as JSON; - is standard input."
+        metavar="FILE.jsonl", help="File with one submission per line, as JSON; - is standard input."
     ),
 ]
 Concurrency = Annotated[

@@ -31,8 +31,7 @@ from assayd_client.cli.terminal import (
     print_json,
     shorten,
 )
-from assayd_client.shapes import ResultTally, compare_tallies
-from assayd_client.trees import TreeWalk
+from assayd_client.trees import ResultTally, TreeWalk, compare_tallies
 
 STDOUT = Path("-")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -178,9 +177,7 @@ def apply_to_tree(
     tree: Tree,
     jsonl: Annotated[
         Path | None,
-        typer.Option(
-            metavar="OUT", help="Write one JSON build_line per path to this file; - is standard output."
-        ),
+        typer.Option(metavar="OUT", help="Write one JSON line per path to this file; - is standard output."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue OUT after its last path, with the same entry.")

@@ -23,7 +23,7 @@ from assayd_client.cli.terminal import (
     plain,
     shorten,
 )
-from assayd_client.shapes import group_by_shape
+from assayd_client.trees import group_by_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,7 @@ from assayd_client.cli.listing import FILE_LABEL
 from assayd_client.cli.options import CANCELLED
 from assayd_client.cli.report import UNKNOWN, SubmissionOrigin, iter_stage_lines
 from assayd_client.cli.terminal import StyledLine, TerminalOutput, build_line, format_count, get_stderr, plain
-from assayd_client.shapes import compute_shape, group_by_shape
-from assayd_client.trees import TreeWalk
+from assayd_client.trees import TreeWalk, compute_shape, group_by_shape
 
 PER_SHAPE = 3
 """Maximum number of paths to choose for each shape in a folder."""

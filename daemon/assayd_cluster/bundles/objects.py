@@ -31,7 +31,7 @@ from assayd.store.artifacts import (
     get_bundle_folder_names,
     split_location,
 )
-from assayd_cluster.bundles.manifest import StoredBundle, StoredFile, parse_manifest
+from assayd_cluster.bundles.verified import StoredBundle, StoredFile, parse_manifest
 
 AT_ONCE = 8
 """Maximum number of objects of one bundle to write concurrently."""

@@ -39,7 +39,7 @@ from assayd.store.artifacts import (
     split_location,
 )
 from assayd.store.faults import translate_errors
-from assayd_cluster.bundles.manifest import damaged_error
+from assayd_cluster.bundles.verified import damaged_error
 
 T = TypeVar("T")
 SUFFIX = ".tar"

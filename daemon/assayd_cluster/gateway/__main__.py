@@ -1,4 +1,4 @@
-"""`assayd-gateway`: run the gateway until a signal stops it."""
+"""`assayd-gateway`: run the gateway until a signal stops it, or create or update the database's tables."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assayd import __version__
 from assayd.program import disable_gc_during_imports, run_for_exit_code
+
+if TYPE_CHECKING:
+    from assayd.settings import Settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,14 +51,37 @@ def _run_gateway(chosen: argparse.Namespace) -> int:
         )
         return 0
     if chosen.migrate is not None:
-        from assayd_cluster.schema import migrate_database
-
         migrate_database(chosen.migrate, settings)
         return 0
     with disable_gc_during_imports():
         from assayd_cluster.gateway.program import run
 
     return run(settings)
+
+
+def migrate_database(url_file: Path, settings: Settings) -> None:
+    """Create or update the tables with the owner's account in `url_file`, before gateways start.
+
+    Raises: ConfigError, StoreError.
+    """
+    import asyncio
+
+    from assayd_cluster.settings import read_secret, require_encrypted_database
+
+    url = read_secret(url_file, "--migrate")
+    require_encrypted_database(url, "--migrate")
+    asyncio.run(_run_migration(url, settings))
+
+
+async def _run_migration(url: str, settings: Settings) -> None:
+    from assayd.kinds import registry
+    from assayd.store.jobs import open_job_store
+    from assayd.wiring.wings import load_recorders
+    from assayd_cluster.tables import ALL
+
+    recorders = load_recorders(registry.load_validators(settings.validators))
+    async with open_job_store(settings.state_dir, url, recorders) as jobs:
+        await jobs.access.create_tables(ALL)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Such a node hangs, or an attacker controls it. Each gateway counts only the runs that it observes; the
 drained state of a node is stored for all gateways. The last node that accepts work is never drained. A node
 is also never drained because of the attempts of a single tenant, who could have submitted them for this
-purpose. Nodes that don't even claim runs are found by `readers.py`.
+purpose. Nodes that don't even claim runs are found by `queue_watch.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from assayd.kind import Kind
 from assayd.model.run import Limits
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.clock import NOW
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts
-from assayd_cluster.gateway.nodes import build_accepts_work_condition
-from assayd_cluster.nodes import DrainState
-from assayd_cluster.tables import nodes
+from assayd_cluster.nodes import DrainState, build_accepts_work_condition
+from assayd_cluster.tables import NOW, nodes
 
 log = structlog.get_logger()
 

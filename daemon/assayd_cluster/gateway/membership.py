@@ -1,9 +1,10 @@
-"""Tracks the live gateways, and assigns the work of dead gateways: one gateway drives each unfinished item.
+"""Tracks the live gateways, and decides which gateway drives each unfinished item of work.
 
 A gateway sends heartbeats timed by the database's clock. If a gateway has sent no heartbeat for 15 seconds,
 or has shut down in an orderly way, another gateway takes over its work in one transaction, and recovers it
 as a daemon does after a crash. If a gateway's own row is missing, the others have declared it dead, and it
-stops immediately.
+stops immediately. `GatewayWorkAssignment` implements `driving.WorkAssignment` for batches, repairs and
+generations.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
-from sqlalchemy import Connection, bindparam, delete, exists, insert, literal, not_, select, update
+from sqlalchemy import Connection, bindparam, case, delete, exists, insert, literal, not_, select, update
+from sqlalchemy.dialects import postgresql
 
 from assayd import __version__
 from assayd.errors import StoreError
 from assayd.ports.driving import WorkKind
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import BEAT_S
-from assayd_cluster.gateway.dispatches import compute_ticket_digest, generate_ticket
-from assayd_cluster.tables import dispatches, drivers, gateways, uploads
+from assayd_cluster.gateway.notices import GatewayNotices
+from assayd_cluster.gateway.outbox import compute_ticket_digest, generate_ticket
+from assayd_cluster.tables import LIVE_SINCE, NOW, dispatches, drivers, gateways, uploads
 
 log = structlog.get_logger()
+
 
 TIDIED_EVERY = 12
 """Number of heartbeats between two cleanups of assignments."""
@@ -80,6 +83,23 @@ _LIST_UNDRIVEN = [
     )
     for kind, table, began_at in _DRIVEN
 ]
+
+_NEW = postgresql.insert(drivers).values(
+    kind=bindparam("kind"), subject=bindparam("subject"), gateway_id=bindparam("gateway")
+)
+# The work of a live gateway stays there.
+_CLAIM = _NEW.on_conflict_do_update(
+    index_elements=["kind", "subject"],
+    set_={
+        "gateway_id": case(
+            (exists().where(gateways.c.id == drivers.c.gateway_id), drivers.c.gateway_id),
+            else_=_NEW.excluded.gateway_id,
+        )
+    },
+).returning(drivers.c.gateway_id)
+_WHOSE = select(drivers.c.gateway_id).where(
+    drivers.c.kind == bindparam("kind"), drivers.c.subject == bindparam("subject")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,5 +187,50 @@ class Membership:
                 attempts=list(connection.execute(_TAKE, own).scalars()),
                 driven=[(row.kind, row.subject) for row in connection.execute(_TAKE_DRIVEN, own)],
             )
+
+        return await self._access.write(apply)
+
+
+class GatewayWorkAssignment:
+    """The table that assigns batches, repairs and other work to gateways."""
+
+    alone = False
+
+    def __init__(self, access: DatabaseAccess, gateway_id: str, notices: GatewayNotices) -> None:
+        self._access = access
+        self._gateway_id = gateway_id
+        self._notices = notices
+
+    async def claim(self, kind: WorkKind, subject: str) -> bool:
+        """Claim work that no live gateway drives, and return whether this gateway drives it.
+
+        If another gateway drives the work, that gateway is notified.
+        """
+        values = {"kind": kind.value, "subject": subject, "gateway": self._gateway_id}
+
+        def apply(connection: Connection) -> bool:
+            mine = bool(connection.execute(_CLAIM, values).scalar_one() == self._gateway_id)
+            if not mine:
+                self._notices.send_notice(connection, "look", what=kind.value, subject=subject)
+            return mine
+
+        return await self._access.write(apply)
+
+    async def is_assigned_here(self, kind: WorkKind, subject: str) -> bool:
+        """Return whether this gateway drives the work."""
+        values = {"kind": kind.value, "subject": subject}
+        whose = await self._access.read(lambda connection: connection.execute(_WHOSE, values).scalar())
+        return whose == self._gateway_id
+
+    async def request_cancel(self, kind: WorkKind, subject: str) -> bool:
+        """Notify the gateway that drives the work to end it. Return False if no other gateway drives it."""
+        values = {"kind": kind.value, "subject": subject}
+
+        def apply(connection: Connection) -> bool:
+            whose = connection.execute(_WHOSE, values).scalar()
+            if whose in {None, self._gateway_id}:
+                return False
+            self._notices.send_notice(connection, "end", what=kind.value, subject=subject)
+            return True
 
         return await self._access.write(apply)

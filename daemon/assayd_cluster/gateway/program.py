@@ -23,13 +23,12 @@ from assayd.log import configure_logging
 from assayd.sockets import is_socket_activated, listen_unix
 from assayd.wiring import build_application, build_socket_access
 from assayd_cluster.gate import TokenGate
-from assayd_cluster.gateway import operating, routes
+from assayd_cluster.gateway import routes
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.secure_server import CertificateFiles, TlsServer, listen_tcp
 from assayd_cluster.settings import GatewaySettings
-from assayd_cluster.tokens import DatabaseTokens
-from assayd_cluster.verifying import TokenVerifier
+from assayd_cluster.tokens import DatabaseTokens, TokenVerifier
 
 log = structlog.get_logger()
 
@@ -86,7 +85,7 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
     basics = gateway.cluster.basics
     tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)
     verifier = TokenVerifier(tokens, basics.clock)
-    app = build_application(gateway.parts, access, (operating.router, routes.router))
+    app = build_application(gateway.parts, access, (routes.operator_router, routes.router))
     # Routes are tried in order, and nodes send most requests, so theirs come first.
     first, others = routes.router.routes, app.router.routes
     app.router.routes[:] = [*first, *(route for route in others if route not in first)]

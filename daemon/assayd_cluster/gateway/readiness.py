@@ -24,10 +24,9 @@ from assayd.store.access import DatabaseAccess
 from assayd_cluster.documents import MOST_CAPACITY
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts, QueueReaderAccounts
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.nodes import ClusterSnapshot, NodeTable
-from assayd_cluster.gateway.publisher import MessagePublisher
+from assayd_cluster.gateway.outbox import MessagePublisher
 from assayd_cluster.gateway.queue_watch import RECENT_S, QueueMonitor
-from assayd_cluster.nodes import FULL, DatabaseNodes, Node, OutboxState
+from assayd_cluster.nodes import FULL, ClusterSnapshot, DatabaseNodes, Node, NodeTable, OutboxState
 from assayd_cluster.tables import tokens
 
 log = structlog.get_logger()

@@ -33,10 +33,9 @@ from assayd.store import tables
 from assayd.store.recorder import VerdictWriteResult
 from assayd.store.server import CompiledStatement, Row, SingleStatementChange, select_json_rows
 from assayd.store.tables import Values
-from assayd_cluster.clock import NOW
-from assayd_cluster.gateway.dispatches import BrokerMessage, compute_ticket_digest, generate_ticket
 from assayd_cluster.gateway.notices import CHANNEL, GatewayNotices
-from assayd_cluster.tables import dispatches, gateways
+from assayd_cluster.gateway.outbox import BrokerMessage, compute_ticket_digest, generate_ticket
+from assayd_cluster.tables import NOW, dispatches, gateways
 
 T = TypeVar("T")
 

@@ -1,12 +1,18 @@
-"""Manages the claimed, held and lost runs of attempts across all nodes."""
+"""Manages the claimed, held and lost runs of attempts across all nodes.
+
+The runs that nodes have claimed at this gateway are cached, so that recording a verdict needs no lookup. The
+cache makes no decisions: the transaction that records a verdict checks that the run still belongs to the
+node.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -29,20 +35,22 @@ from sqlalchemy.dialects.postgresql import insert as insert_or
 
 from assayd.documents import LARGE_DOCUMENT_BYTES, parse_json, serialize_compact
 from assayd.errors import RequestError
-from assayd.model.attempt import State
+from assayd.model.attempt import Attempt, State
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import get_attempt
 from assayd.store.server import Row, SingleStatementChange
 from assayd.store.tables import read_attempt
-from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, ClaimedRun
 from assayd_cluster.gateway.claiming import LastRun, NodeEligibility, Refusal, build_first_claim, decide_claim
-from assayd_cluster.gateway.dispatches import compute_ticket_digest
-from assayd_cluster.gateway.held_runs import HeldRun, HeldRunCache
-from assayd_cluster.gateway.nodes import build_accepts_work_condition
 from assayd_cluster.gateway.notices import GatewayNotices
-from assayd_cluster.tables import dispatches, nodes, uploads
+from assayd_cluster.gateway.outbox import compute_ticket_digest
+from assayd_cluster.nodes import build_accepts_work_condition
+from assayd_cluster.tables import LIVE_SINCE, NOW, dispatches, nodes, uploads
+
+KEPT = 1024
+MAX_BYTES = 16 * 2**10
+"""Maximum size of a cached submission; larger ones are read from the database again."""
 
 OVER = 0
 """The `expires_at` of a run that ended without a verdict."""
@@ -182,6 +190,53 @@ _UPLOADED_BYTES = select(func.coalesce(func.sum(func.length(uploads.c.content)),
 _UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
     uploads.c.attempt_id == bindparam("attempt"), uploads.c.run_number == bindparam("run_number_")
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRun:
+    """A run that a node holds, with its attempt and submission. `leased_at` is in microseconds.
+
+    `finished` is True if the verdict of another run is recorded or another run is in progress.
+    """
+
+    number: int
+    node: str
+    leased_at: int
+    attempt: Attempt
+    document: bytes
+    finished: bool = False
+
+    @property
+    def attempt_id(self) -> str:
+        """Return the id of the attempt to which the run belongs."""
+        return self.attempt.id
+
+
+class HeldRunCache:
+    """A cache of the latest claims by attempt, without the oldest entries."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, HeldRun] = OrderedDict()
+
+    def add(self, held: HeldRun) -> None:
+        """Add a run that a node has just claimed."""
+        self.forget(held.attempt_id)
+        if len(held.document) <= MAX_BYTES:
+            self._held[held.attempt_id] = held
+            if len(self._held) > KEPT:
+                self._held.popitem(last=False)
+
+    def find(self, node: str, attempt_id: str, number: int) -> HeldRun | None:
+        """Return the run that a node has claimed, or None if the run isn't in the cache."""
+        held = self._held.get(attempt_id)
+        return held if held is not None and (held.node, held.number) == (node, number) else None
+
+    def forget(self, attempt_id: str | None) -> None:
+        """Remove the run of an attempt that has ended from the cache, or all runs if the id is None."""
+        if attempt_id is None:
+            self._held.clear()
+        else:
+            self._held.pop(attempt_id, None)
 
 
 class RunHeldElsewhere(RequestError):

@@ -49,8 +49,7 @@ from assayd_cluster.documents import (
     RunVerdict,
 )
 from assayd_cluster.gateway.execution import RemoteExecution
-from assayd_cluster.gateway.held_runs import HeldRun
-from assayd_cluster.gateway.runs import RunTable
+from assayd_cluster.gateway.runs import HeldRun, RunTable
 from assayd_cluster.gateway.signing import RunAttester, SignedFacts, read_facts
 
 log = structlog.get_logger()

@@ -26,34 +26,35 @@ from assayd.wiring import OWN, Assembly, CoreParts, PartOverrides, build_daemon
 from assayd_cluster.broker import create_celery
 from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.verified import sweep_in_background
-from assayd_cluster.encryption import (
-    require_encrypted_broker,
-    require_encrypted_database,
-    require_encrypted_management,
-)
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts, ManagedAccounts, SharedAccount
-from assayd_cluster.gateway.dispatches import DispatchOutbox
-from assayd_cluster.gateway.driving import GatewayWorkAssignment
-from assayd_cluster.gateway.elsewhere import OtherGatewayAttempts
-from assayd_cluster.gateway.execution import RemoteExecution
+from assayd_cluster.gateway.execution import RemoteExecution, RunMonitor
 from assayd_cluster.gateway.failing_nodes import NodeFailureCounter
-from assayd_cluster.gateway.live import RunUpdateRecorder, notice_to_event
-from assayd_cluster.gateway.membership import AdoptedWork, Membership
+from assayd_cluster.gateway.live import OtherGatewayAttempts, RunUpdateRecorder, notice_to_event
+from assayd_cluster.gateway.membership import AdoptedWork, GatewayWorkAssignment, Membership
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.nodes import NodeTable
 from assayd_cluster.gateway.notices import GatewayNotices, Notice
-from assayd_cluster.gateway.publisher import BrokerPublisher, MessagePublisher
-from assayd_cluster.gateway.queue_watch import QueueLengthReader, QueueMonitor, count_unclaimed
-from assayd_cluster.gateway.readers import MessageReaders
+from assayd_cluster.gateway.outbox import BrokerPublisher, DispatchOutbox, MessagePublisher
+from assayd_cluster.gateway.queue_watch import (
+    MessageReaders,
+    QueueLengthReader,
+    QueueMonitor,
+    count_unclaimed,
+)
 from assayd_cluster.gateway.readiness import ClusterHealthChecks, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeServices
 from assayd_cluster.gateway.runs import RunTable
 from assayd_cluster.gateway.signing import RunAttester
 from assayd_cluster.gateway.verdicts import RunVerdictRecorder
-from assayd_cluster.gateway.watching import RunMonitor
-from assayd_cluster.nodes import DatabaseNodes
-from assayd_cluster.settings import ClusterSettings, GatewaySettings, read_secret
+from assayd_cluster.nodes import DatabaseNodes, NodeTable
+from assayd_cluster.settings import (
+    ClusterSettings,
+    GatewaySettings,
+    read_secret,
+    require_encrypted_broker,
+    require_encrypted_database,
+    require_encrypted_management,
+)
 from assayd_cluster.tables import ALL
 
 log = structlog.get_logger()

@@ -6,6 +6,10 @@ gateway has the verdict or needs none; `MessageRequeued` requeues the message fo
 
 Every step can be repeated, here or on another node: the claim returns the same run, the daemon returns the
 same attempt, and the gateway records only the first verdict.
+
+The events of all running runs are forwarded to the gateway together, several times a second. Output that
+can't be sent is dropped. Other events are sent again while the gateway doesn't respond, because a gateway
+takes back a run that reports nothing.
 """
 
 from __future__ import annotations
@@ -30,15 +34,18 @@ from tenacity import (
 )
 from tenacity.retry import RetryBaseT
 
+from assayd.attempts.events import OUTPUT
 from assayd.errors import AssaydError
 from assayd.log import build_trace_log_fields
 from assayd.model.trace_context import TraceContext
+from assayd_client.answers import StreamEvent
 from assayd_client.errors import ClientError, QueueFull
 from assayd_cluster.documents import INLINE_BYTES, ClaimedRun
-from assayd_cluster.node.daemon_link import BundleFileContent, DaemonClient, Document
-from assayd_cluster.node.forwarding import EventForwarder, to_live_event
-from assayd_cluster.node.gateway_link import (
+from assayd_cluster.node.links import (
     AssignedRun,
+    BundleFileContent,
+    DaemonClient,
+    Document,
     GatewayClient,
     GatewayUnavailable,
     RequestRefused,
@@ -47,6 +54,13 @@ from assayd_cluster.node.gateway_link import (
 )
 
 log = structlog.get_logger()
+
+
+EVERY_S = 0.25
+MOST_WAITING = 500
+"""Maximum number of events of one run to keep between two transmissions; other events are dropped."""
+
+Event = dict[str, object]
 
 AT_ONCE_S = 0.25
 """Seconds within which a run can end without sending its events before the verdict."""
@@ -58,6 +72,62 @@ WAITING_STATES = frozenset({"queued", "leasing"})
 LAST_RUN = 2
 PREFIX = "assayd/"
 """The prefix of image names in the daemon's engine, which profiles omit."""
+
+
+class EventForwarder:
+    """A collector of events from all threads, whose method `send` is called in one thread."""
+
+    def __init__(self, gateway: GatewayClient) -> None:
+        self._gateway = gateway
+        self._lock = threading.Lock()
+        self._waiting: dict[AssignedRun, list[Event]] = {}
+
+    @contextmanager
+    def forward_events(self, run: AssignedRun) -> Iterator[Callable[[StreamEvent], None]]:
+        """Yield a callback that forwards a run's events while the body runs."""
+
+        def forward(event: StreamEvent) -> None:
+            told = to_live_event(event)
+            with self._lock:
+                waiting = self._waiting.setdefault(run, [])
+                if told is not None and len(waiting) < MOST_WAITING:
+                    waiting.append(told)
+
+        try:
+            yield forward
+        finally:
+            with self._lock:
+                self._waiting.pop(run, None)
+
+    def send(self) -> None:
+        """Send the events that were collected since the last call."""
+        with self._lock:
+            batches = [(run, events) for run, events in self._waiting.items() if events]
+            self._waiting.update((run, []) for run, _ in batches)
+        for run, events in batches:
+            try:
+                self._gateway.send_events(run, events)
+            except GatewayUnavailable:
+                self._requeue_events(run, events)
+            except AssaydError as trouble:
+                log.debug("events.dropped", code=trouble.code, count=len(events))
+
+    def _requeue_events(self, run: AssignedRun, events: list[Event]) -> None:
+        """Queue events that weren't sent again, in front of newer ones, unless the run has ended."""
+        with self._lock:
+            waiting = self._waiting.get(run)
+            if waiting is not None:
+                lasting = [event for event in events if event["kind"] not in OUTPUT]
+                waiting[:0] = lasting[: MOST_WAITING - len(waiting)]
+
+
+def to_live_event(event: StreamEvent) -> Event | None:
+    """Return an event in the gateway's format, or None for events that the gateway creates itself."""
+    run, seq = (int(number) for number in event.id.split("."))
+    state = event.body.get("state") if event.kind == "state" else None
+    if event.kind == "finished" or state in {"queued", "finished"}:
+        return None
+    return {"run": run, "seq": seq, "kind": event.kind, "at": event.at, "body": event.body}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

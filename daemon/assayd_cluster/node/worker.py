@@ -3,6 +3,11 @@
 On SIGTERM or SIGINT, the node claims no further runs, returns the attempts that it hasn't begun, and
 finishes the running attempts. A second signal ends the node at once: the broker redelivers its messages to
 other nodes, and the daemon ends its runs.
+
+The node reports its state to the gateway every few seconds. It consumes messages while its daemon can run
+attempts, the gateway answers and allows this, and the node isn't draining. A cancelled consumer keeps its
+connection, because it must still acknowledge the messages that it holds. After a reconnection, consumption
+stays on or off as before.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import logging
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -21,20 +27,34 @@ from celery.exceptions import CPendingDeprecationWarning, Reject, SecurityWarnin
 from celery.worker import state
 from celery.worker.consumer import Consumer
 
+from assayd import __version__
 from assayd import log as logs
 from assayd.errors import AssaydError
 from assayd.model.trace_context import parse_text
+from assayd_client.errors import ClientError
 from assayd_cluster.broker import TASK, create_celery
-from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_gateway
-from assayd_cluster.node.beating import HeartbeatSender
-from assayd_cluster.node.consumption import MessageConsumptionSwitch
-from assayd_cluster.node.daemon_link import DaemonClient
-from assayd_cluster.node.forwarding import EVERY_S, EventForwarder
-from assayd_cluster.node.gateway_link import GatewayClient
-from assayd_cluster.node.running import MessageForged, MessageRequeued, NodeRunner, StopSignals
-from assayd_cluster.settings import NodeSettings, read_secret
+from assayd_cluster.documents import BEAT_S, LIVE_S, NodeHeartbeat
+from assayd_cluster.node.links import DaemonClient, GatewayClient
+from assayd_cluster.node.running import (
+    EVERY_S,
+    EventForwarder,
+    MessageForged,
+    MessageRequeued,
+    NodeRunner,
+    StopSignals,
+)
+from assayd_cluster.settings import (
+    NodeSettings,
+    read_secret,
+    require_encrypted_broker,
+    require_encrypted_gateway,
+)
 
 log = structlog.get_logger()
+
+
+IDLE_BEAT_S = 1.0
+"""Seconds between heartbeats while the node consumes no messages or the gateway doesn't respond."""
 
 CANCELS_S = 20.0
 """Seconds for which one request waits for cancelled attempts."""
@@ -42,6 +62,143 @@ AGAIN_S = 1.0
 LEAVE_S = 5.0
 """Timeout of a stopping node for its last report to the gateway."""
 _DELAYED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
+
+
+class MessageConsumptionSwitch:
+    """A switch for this node's message consumption, which is initially off."""
+
+    def __init__(self, app: Any, queue: str) -> None:
+        self._queue = app.amqp.queues[queue]
+        self._lock = threading.Lock()
+        self._consumer: Any = None
+        self._wanted = False
+        app.amqp.queues.deselect([queue])
+
+    def begin(self, consumer: Any) -> None:
+        """Store the consumer that Celery has started."""
+        with self._lock:
+            self._consumer = consumer
+        self._schedule_change()
+
+    def set_wanted(self, wanted: bool) -> None:
+        """Start or stop message consumption if `wanted` has changed."""
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
+        log.info("consumption.changed", consuming=wanted)
+        self._schedule_change()
+
+    def holds_messages(self) -> bool:
+        """Return whether the node holds messages that aren't acknowledged yet."""
+        return bool(state.reserved_requests)
+
+    def _schedule_change(self) -> None:
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.hub.call_soon(self._apply_change)
+
+    def _apply_change(self) -> None:
+        """Apply the decision in Celery's thread. If the connection breaks, Celery reconnects."""
+        consumer, queues = self._consumer, self._consumer.app.amqp.queues
+        if consumer.connection is None or consumer.task_consumer is None:
+            select = queues.select_add if self._wanted else queues.deselect
+            select(self._queue if self._wanted else [self._queue.name])
+        elif self._wanted:
+            consumer.add_task_queue(self._queue)
+        else:
+            consumer.cancel_task_queue(self._queue.name)
+
+
+class HeartbeatSender:
+    """A sender of heartbeats, whose method `beat` is called in one thread.
+
+    Args:
+        want: the callback that starts or stops message consumption.
+    """
+
+    def __init__(
+        self,
+        *,
+        gateway: GatewayClient,
+        daemon: DaemonClient,
+        runner: NodeRunner,
+        stopping: StopSignals,
+        capacity: int,
+        want: Callable[[bool], None],
+    ) -> None:
+        self._gateway = gateway
+        self._daemon = daemon
+        self._runner = runner
+        self._stopping = stopping
+        self._capacity = capacity
+        self._want = want
+        self._answered = 0.0
+        self._consuming = False
+        self._why = ""
+        self.leaving = False
+        """Whether the next heartbeat is the last one."""
+        self.left = threading.Event()
+        """Set once the last heartbeat has been sent, or has failed."""
+        self.sooner = threading.Event()
+        """Set to request a heartbeat before it is due."""
+
+    def beat(self) -> None:
+        """Send a heartbeat, and wait until the next one is due."""
+        if self.left.is_set():
+            self.sooner.wait()
+            return
+        leaving = self.leaving
+        heard = self._send_heartbeat()
+        if leaving:
+            self.left.set()
+        self.sooner.wait(BEAT_S if self._consuming and heard else IDLE_BEAT_S)
+        self.sooner.clear()
+
+    def _send_heartbeat(self) -> bool:
+        """Send a heartbeat, and return whether the gateway has responded."""
+        try:
+            state = self._build_heartbeat()
+            answer = self._gateway.beat(state)
+        except AssaydError as trouble:
+            self._log_reason_change(f"{trouble.code}: {trouble.message}")
+            if time.monotonic() - self._answered > LIVE_S:
+                self._set_consuming(consuming=False)
+            return False
+        self._answered = time.monotonic()
+        consuming = answer.consume and state.ready and not state.draining
+        self._log_reason_change("" if consuming else answer.why or state.reason or "the node is draining")
+        self._set_consuming(consuming=consuming)
+        return True
+
+    def _set_consuming(self, *, consuming: bool) -> None:
+        self._consuming = consuming
+        self._want(consuming)
+
+    def _build_heartbeat(self) -> NodeHeartbeat:
+        reason, profiles = self._daemon.readiness(), dict[str, str]()
+        try:
+            profiles = self._daemon.profiles()
+        except ClientError as trouble:
+            reason = reason or trouble.message
+        return NodeHeartbeat(
+            capacity=self._capacity,
+            ready=not reason,
+            reason=reason[:1000],
+            draining=self._stopping.draining.is_set(),
+            leaving=self.leaving,
+            version=__version__,
+            engine=self._runner.engine,
+            images=dict(self._runner.images),
+            profiles=profiles,
+            runs=self._runner.in_hand(),
+            waiting=self._runner.count_waiting(),
+        )
+
+    def _log_reason_change(self, why: str) -> None:
+        """Log the reason why the node consumes no messages, whenever this reason changes."""
+        if why != self._why:
+            self._why = why
+            log.warning("node.idle", why=why) if why else log.info("node.consuming")
 
 
 class MinimalConsumer(Consumer):  # type: ignore[misc]  # celery has no types

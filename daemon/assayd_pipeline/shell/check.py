@@ -16,7 +16,7 @@ from assayd.model.text_limits import FINDINGS
 from assayd_pipeline.shell import slips
 from assayd_pipeline.shell.files import WorkFiles, check_files, list_written_prefixes
 from assayd_pipeline.shell.parse import source
-from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.reader import ScriptNode
 from assayd_pipeline.shell.parse.resolve import find_script_arguments, list_invocations
 from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.source import ShellSource
@@ -28,6 +28,7 @@ from assayd_pipeline.shell.parse.words import (
     find_settings,
     get_literal_text,
 )
+from assayd_pipeline.shell.rules import COMMAND_RULES
 from assayd_pipeline.shell.rules.builtins import (
     check_declaration,
     check_expansion,
@@ -39,7 +40,6 @@ from assayd_pipeline.shell.rules.builtins import (
 from assayd_pipeline.shell.rules.commands import check_background, check_function, check_invocation
 from assayd_pipeline.shell.rules.mistakes import check_mistakes
 from assayd_pipeline.shell.rules.paths import check_redirection
-from assayd_pipeline.shell.rules.texts import COMMAND_RULES
 from assayd_pipeline.shell.slips import add_mistake_findings, explain_unreadable
 
 RULES = (*source.RULES, *COMMAND_RULES, *slips.RULES)

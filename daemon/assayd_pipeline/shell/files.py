@@ -22,7 +22,7 @@ from fnmatch import fnmatchcase
 
 from assayd.did_you_mean import find_close_names
 from assayd.model.finding import Edit
-from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.reader import ScriptNode
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
 from assayd_pipeline.shell.parse.words import evaluate_unsplit, get_literal_text, is_known
 from assayd_pipeline.shell.rules.paths import SANDBOX, TEMPORARY, PathUse

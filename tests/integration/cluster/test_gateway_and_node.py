@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd_attestation import keys
+from assayd_attestation import signatures
 from support.cluster.broker import needs_broker
 from support.cluster.gateway_process import GatewayProcess, cluster_servers
 from support.collector import collecting
@@ -31,7 +31,7 @@ def servers(postgres: PostgresServer) -> Iterator[None]:
 def signing(tmp_path: Path) -> Iterator[GatewayProcess]:
     """Return a gateway with a key, in front of a node with a different key."""
     for name in ("gateway.key", "node.key"):
-        keys.create_key_pair(tmp_path / name)
+        signatures.create_key_pair(tmp_path / name)
     gateway = GatewayProcess("oci", settings={"POOL__DEFAULT_TARGET": "0"})
     gateway.settings["ATTESTATION__KEY"] = str(tmp_path / "gateway.key")
     gateway.host.settings["ATTESTATION__KEY"] = str(tmp_path / "node.key")

@@ -115,7 +115,7 @@ def test_wheels_and_pages_are_written(checkout: Path) -> None:
     make(checkout, "client", "man")
 
     names = {path.name.partition("-")[0] for path in (checkout / "dist").glob("*.whl")}
-    assert names == {"assayd_client", "assayd_console"}
+    assert names == {"assayd_client", "assayd_console", "assayd_lsp", "assayd_mcp", "assayd_screens"}
     assert "EXIT STATUS" in (checkout / "dist/man/assay.1").read_text()
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from assayd_cluster.broker import create_celery
-from assayd_cluster.gateway.dispatches import BrokerMessage
-from assayd_cluster.gateway.publisher import BrokerChannel
+from assayd_cluster.gateway.outbox import BrokerChannel, BrokerMessage
 from support.cluster.stub_gateway import TICKET
 
 QUEUE = "assayd.attempts"

@@ -17,8 +17,7 @@ from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer
 from assayd.wiring import PartOverrides
 from assayd_cluster.documents import Claim, ClaimedRun, NodeHeartbeat, RunVerdict
-from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
-from assayd_cluster.gateway.publisher import Count
+from assayd_cluster.gateway.outbox import BrokerMessage, Count, DispatchOutbox
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
 from support.cluster.stub_node import verdict_of

@@ -15,15 +15,18 @@ import structlog
 
 from assayd.api import ApiServer
 from assayd.wiring import CoreParts, PartOverrides
-from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
+from assayd_cluster.gateway.outbox import BrokerMessage, Count, DispatchOutbox
 from assayd_cluster.gateway.program import configure_gateway
-from assayd_cluster.gateway.publisher import Count
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
-from assayd_cluster.node.beating import HeartbeatSender
-from assayd_cluster.node.daemon_link import DaemonClient
-from assayd_cluster.node.forwarding import EventForwarder
-from assayd_cluster.node.gateway_link import GatewayClient
-from assayd_cluster.node.running import MessageForged, MessageRequeued, NodeRunner, StopSignals
+from assayd_cluster.node.links import DaemonClient, GatewayClient
+from assayd_cluster.node.running import (
+    EventForwarder,
+    MessageForged,
+    MessageRequeued,
+    NodeRunner,
+    StopSignals,
+)
+from assayd_cluster.node.worker import HeartbeatSender
 from assayd_cluster.settings import GatewaySettings
 from assayd_cluster.tokens import NODES_TENANT, DatabaseTokens, Scope, TokenTerms
 from support.daemons.server import Served, serving_small

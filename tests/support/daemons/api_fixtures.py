@@ -15,7 +15,7 @@ from assayd.model.submission import Peer
 from assayd.wiring.wings import load_routers
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_cluster.gate import TokenGate
-from assayd_cluster.verifying import TokenVerifier
+from assayd_cluster.tokens import TokenVerifier
 from support.daemons.fake_service import FakeService
 
 NO_TOKENS = TokenVerifier(SimpleNamespace(), SystemClock())  # type: ignore[arg-type]

@@ -14,9 +14,9 @@ import pytest
 import uvicorn
 
 from assayd_client import AsyncClient
-from assayd_console.app import build_console
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import SessionStore
+from assayd_console.serving import build_console
 
 CHROMIUM = shutil.which("chromium")
 needs_browser = pytest.mark.system if CHROMIUM is None else pytest.mark.filterwarnings("error")

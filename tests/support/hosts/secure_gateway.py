@@ -20,12 +20,11 @@ from assayd.clock import SystemClock, UlidGenerator
 from assayd.store.access import DatabaseAccess, open_access
 from assayd_cluster import tables
 from assayd_cluster.gate import TokenGate
-from assayd_cluster.gateway import operating
+from assayd_cluster.gateway import routes
 from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.secure_server import CertificateFiles, TlsServer, listen_tcp
-from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms
-from assayd_cluster.verifying import TokenVerifier
+from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms, TokenVerifier
 from support.daemons.fake_service import FakeService
 from support.hosts.tls_gateway import CA_FILE, TLS
 
@@ -62,7 +61,7 @@ class SecureGateway:
             terms = TokenTerms(name="t", tenant="one", scopes=frozenset({Scope.SUBMIT}))
             self.token = (await tokens.create(terms))[1]
             self.operator = (await tokens.create(replace(terms, scopes=frozenset({Scope.OPERATE}))))[1]
-            app = create_app(FakeService(), None, access=SocketAccess(), routers=[operating.router])
+            app = create_app(FakeService(), None, access=SocketAccess(), routers=[routes.operator_router])
             verifier = TokenVerifier(tokens, SystemClock())
             app.state.cluster_tokens, app.state.verifier = tokens, verifier
             app.state.cluster_nodes = DatabaseNodes(access)

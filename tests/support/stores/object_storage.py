@@ -19,7 +19,7 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from assayd_cluster.bundles.opening import open_bundles
+from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.verified import VerifiedArtifactStore
 from assayd_cluster.settings import BundleSettings
 

@@ -10,7 +10,6 @@ from assayd.api.middleware import CHANGING, describe_actor, is_audited
 from assayd.api.peer import Caller
 from assayd.model.submission import Peer
 from assayd_chains.routes import generations, repairs
-from assayd_cluster.gateway import operating
 from assayd_cluster.gateway import routes as node_routes
 from assayd_pipeline.routes import router as pipelines
 
@@ -30,7 +29,7 @@ def test_every_route_that_changes_something_is_audited_but_checks_of_policies() 
         repairs,
         generations,
         pipelines,
-        operating.router,
+        node_routes.operator_router,
     )
 
     assert {path for path in paths if not is_audited(path)} == {"/v1/policies/{name}/check"}

@@ -6,12 +6,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from assayd_attestation import keys
+from assayd_attestation import signatures
 from support.signed import attester, concluded
 
 
 async def test_signature_takes_at_most_a_millisecond(tmp_path: Path) -> None:
-    keys.create_key_pair(tmp_path / "key")
+    signatures.create_key_pair(tmp_path / "key")
     signing = attester(tmp_path / "key")
     usual = replace(concluded(), files={f"file_{number}.json": bytes(4096) for number in range(7)})
     took_s = []

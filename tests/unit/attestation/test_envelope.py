@@ -13,8 +13,8 @@ from in_toto_attestation.v1.statement_pb2 import Statement as StatementMessage
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import SSlibKey
 
-from assayd_attestation import envelope, keys
-from assayd_attestation.envelope import EnvelopeError
+from assayd_attestation import signatures
+from assayd_attestation.signatures import EnvelopeError
 from support.signed import CODE, sha256, signed_bundle
 
 
@@ -26,7 +26,7 @@ async def test_envelope_verifies_with_the_public_dsse_package(tmp_path: Path) ->
     opened = Envelope.from_dict(json.loads(signed.envelope))
 
     assert opened.verify([key], 1).keys() == {public.id}
-    assert opened.pae() == envelope.encode_pre_authentication(opened.payload)
+    assert opened.pae() == signatures.encode_pre_authentication(opened.payload)
 
 
 async def test_statement_is_a_valid_in_toto_statement(tmp_path: Path) -> None:
@@ -48,22 +48,22 @@ async def test_changed_statement_is_refused(tmp_path: Path) -> None:
     written["payload"] = base64.b64encode(payload).decode()
 
     with pytest.raises(EnvelopeError, match="not by this key"):
-        envelope.verify_envelope(json.dumps(written).encode(), signed.keys)
+        signatures.verify_envelope(json.dumps(written).encode(), signed.keys)
 
 
 async def test_signature_of_another_daemons_key_is_refused(tmp_path: Path) -> None:
     signed = await signed_bundle(tmp_path)
 
     with pytest.raises(EnvelopeError, match="not by this key"):
-        envelope.verify_envelope(signed.envelope, [keys.create_key_pair(tmp_path / "other")])
+        signatures.verify_envelope(signed.envelope, [signatures.create_key_pair(tmp_path / "other")])
 
 
 async def test_bundle_of_before_a_rotation_stays_verifiable(tmp_path: Path) -> None:
     signed = await signed_bundle(tmp_path)
     old = signed.keys[0].id
-    keys.rotate_key_pair(signed.key)
+    signatures.rotate_key_pair(signed.key)
 
-    assert envelope.verify_envelope(signed.envelope, signed.keys).key_id == old
+    assert signatures.verify_envelope(signed.envelope, signed.keys).key_id == old
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ async def test_bundle_of_before_a_rotation_stays_verifiable(tmp_path: Path) -> N
 )
 def test_what_is_no_envelope_is_refused_with_the_reason(text: bytes, reason: str, tmp_path: Path) -> None:
     with pytest.raises(EnvelopeError, match=reason):
-        envelope.verify_envelope(text, [keys.create_key_pair(tmp_path / "k")])
+        signatures.verify_envelope(text, [signatures.create_key_pair(tmp_path / "k")])

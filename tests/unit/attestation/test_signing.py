@@ -9,29 +9,31 @@ import pytest
 from assayd.errors import AssaydError, ConfigError
 from assayd.settings.model import AttestationSettings
 from assayd.wiring.wings import open_attester
-from assayd_attestation import keys
-from assayd_attestation.envelope import verify_envelope
+from assayd_attestation import signatures
+from assayd_attestation.signatures import verify_envelope
 from assayd_attestation.statement import CommandSigner
 from support.signed import FixedClock, attester, concluded
 
 SIGNS = """
 import base64, sys
 from pathlib import Path
-from assayd_attestation import keys
-key = keys.read_private_key(Path(sys.argv[1]))
+from assayd_attestation import signatures
+key = signatures.read_private_key(Path(sys.argv[1]))
 print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())
 """
 
 
 def command(program: str, key: Path, *, timeout_s: float = 60) -> CommandSigner:
     """Return a signer that runs a Python program with a key file."""
-    return CommandSigner([sys.executable, "-c", program, str(key)], keys.create_key_pair(key), timeout_s)
+    return CommandSigner(
+        [sys.executable, "-c", program, str(key)], signatures.create_key_pair(key), timeout_s
+    )
 
 
 async def test_command_that_signs_gives_a_signature_of_its_key(tmp_path: Path) -> None:
     signer = command(SIGNS, tmp_path / "k")
 
-    (public,) = keys.read_public(tmp_path / "k.pub")
+    (public,) = signatures.read_public(tmp_path / "k.pub")
     public.key.verify(await signer.sign(b"text"), b"text")
 
 
@@ -58,14 +60,14 @@ async def test_command_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 async def test_command_that_is_missing_is_named(tmp_path: Path) -> None:
-    signer = CommandSigner(["/nothere/sign"], keys.create_key_pair(tmp_path / "k"), 1)
+    signer = CommandSigner(["/nothere/sign"], signatures.create_key_pair(tmp_path / "k"), 1)
 
     with pytest.raises(AssaydError, match="/nothere/sign can't be started: No such file"):
         await signer.sign(b"text")
 
 
 async def test_bundle_with_much_output_is_signed_as_any_other(tmp_path: Path) -> None:
-    public = keys.create_key_pair(tmp_path / "k")
+    public = signatures.create_key_pair(tmp_path / "k")
     large = concluded()
     files = {**large.files, "files/large.bin": bytes(3 * 2**20)}
 

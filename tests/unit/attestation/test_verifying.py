@@ -13,7 +13,7 @@ from assayd.model.batch import Batch, BatchItem
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd_attestation import keys
+from assayd_attestation import signatures, verifying
 from assayd_attestation.verifying import (
     MismatchError,
     UnsignedError,
@@ -82,7 +82,7 @@ def test_bundle_without_attestation_is_unsigned(signed: Signed) -> None:
 
 def test_bundle_signed_by_another_daemon_does_not_match(signed: Signed, tmp_path: Path) -> None:
     with pytest.raises(MismatchError, match="not by this key"):
-        verify(signed.folder, [keys.create_key_pair(tmp_path / "other")])
+        verify(signed.folder, [signatures.create_key_pair(tmp_path / "other")])
 
 
 async def test_failed_verdict_does_not_match(tmp_path: Path) -> None:
@@ -143,6 +143,21 @@ def test_verdict_that_is_too_old_or_from_the_future_does_not_match(signed: Signe
         verify(signed.folder, signed.keys, wanted=week, now=NOW + timedelta(days=7, hours=1))
     with pytest.raises(MismatchError, match="from the future"):
         verify(signed.folder, signed.keys, wanted=week, now=NOW - timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("time", "error"),
+    [("2026-11-27T06:00:00", "no time zone"), ("yesterday", "when it was made"), (None, "when")],
+)
+async def test_age_needs_a_time_with_a_zone(
+    signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time: object, error: str
+) -> None:
+    await write_batch(tmp_path / "b.json", signed.key, [item(1)])
+    read = verifying._get_predicate
+    monkeypatch.setattr(verifying, "_get_predicate", lambda opened: {**read(opened), "validatedAt": time})
+
+    with pytest.raises(MismatchError, match=error):
+        verify_batch(tmp_path / "b.json", signed.keys, wanted=Wanted(max_age=timedelta(days=7)))
 
 
 async def test_attestation_of_an_attempt_is_not_taken_for_a_batch(signed: Signed, tmp_path: Path) -> None:

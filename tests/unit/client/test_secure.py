@@ -5,7 +5,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd_client import ServerChoice
-from assayd_client.secure import build_authorization_header, get_tls_context, read_token
+from assayd_client.address import build_authorization_header, get_tls_context, read_token
 
 
 @pytest.fixture

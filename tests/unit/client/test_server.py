@@ -104,7 +104,7 @@ def test_certificate_of_another_name_is_not_believed(gateway: TlsGateway, token_
 
 
 def test_nothing_older_than_tls_1_2_is_spoken(gateway: TlsGateway, options: AddressOptions) -> None:
-    from assayd_client.secure import get_tls_context
+    from assayd_client.address import get_tls_context
 
     with PlainClient(options) as plain:
         assert get_tls_context(plain.address).minimum_version is ssl.TLSVersion.TLSv1_2

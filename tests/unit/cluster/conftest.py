@@ -14,10 +14,9 @@ from assayd.clock import UlidGenerator
 from assayd.store.access import DatabaseAccess, open_access
 from assayd_cluster import tables
 from assayd_cluster.gate import TokenGate
-from assayd_cluster.gateway import operating
+from assayd_cluster.gateway import routes
 from assayd_cluster.gateway.broker_accounts import SharedAccount
-from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms
-from assayd_cluster.verifying import TokenVerifier
+from assayd_cluster.tokens import DatabaseTokens, Scope, TokenTerms, TokenVerifier
 from support.daemons.fake_service import FakeService
 
 
@@ -87,7 +86,7 @@ def tokens(database: DatabaseAccess, clock: SetClock) -> DatabaseTokens:
 @pytest.fixture
 def gateway(tokens: DatabaseTokens, clock: SetClock) -> Gateway:
     service, verifier = FakeService(), TokenVerifier(tokens, clock)
-    app = create_app(service, None, access=SocketAccess(), routers=[operating.router])
+    app = create_app(service, None, access=SocketAccess(), routers=[routes.operator_router])
     app.state.cluster_tokens = tokens
     app.state.verifier = verifier
     app.state.broker_accounts = SharedAccount()

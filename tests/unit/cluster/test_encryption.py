@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from assayd.errors import ConfigError
-from assayd_cluster.encryption import (
+from assayd_cluster.settings import (
     require_encrypted_broker,
     require_encrypted_database,
     require_encrypted_gateway,

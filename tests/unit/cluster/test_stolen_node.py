@@ -21,7 +21,7 @@ from assayd.byte_budget import ByteBudget
 from assayd.documents import parse_json
 from assayd.errors import RequestError
 from assayd_cluster.documents import MOST_EVENTS
-from assayd_cluster.gateway.dispatches import BrokerMessage
+from assayd_cluster.gateway.outbox import BrokerMessage
 from assayd_cluster.gateway.program import configure_gateway
 from assayd_cluster.gateway.routes import _reserve_bytes
 from assayd_cluster.settings import ClusterSettings, GatewaySettings

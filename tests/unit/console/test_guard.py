@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from assayd_client import AsyncClient
-from assayd_console.app import build_console
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import COOKIE, LASTS_S, SessionStore
+from assayd_console.serving import build_console
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 

@@ -17,13 +17,13 @@ import httpx
 import pytest
 
 from assayd_client import NotFound
-from assayd_console.app import build_console
 from assayd_console.guard import SessionStore
 from assayd_console.pages.attempts import MOST_TEXTS
 from assayd_console.pages.batches import CsvWriter
 from assayd_console.pages.chains import MOST_DIFF_LINES, iter_steps, parse_diff
 from assayd_console.pages.reference import explain_import
 from assayd_console.pages.submit import read_submission
+from assayd_console.serving import build_console
 
 HOST = "127.0.0.1:8737"
 HOSTILE = "</pre><script>alert(1)</script>\u202e\x1b[2J"

@@ -9,7 +9,7 @@ import pytest
 
 from assayd.did_you_mean import find_close_names
 from assayd.model.finding import Finding
-from assayd_fifth import vocabulary
+from assayd_fifth import analysis
 from assayd_fifth.analysis import analyze_program
 from support.slowness import SLOWER_BY
 
@@ -124,7 +124,7 @@ def test_near_words_are_remembered_only_during_an_analysis(monkeypatch: pytest.M
         searched.append(word)
         return find_close_names(word, known, most)
 
-    monkeypatch.setattr(vocabulary, "find_close_names", search)
+    monkeypatch.setattr(analysis, "find_close_names", search)
     for _ in range(2):
         analyze_program(": go ( n -- n ) dupp ;\n")
     assert searched == ["dupp"] * 2

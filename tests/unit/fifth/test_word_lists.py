@@ -1,7 +1,7 @@
 import re
 
-from assayd_fifth.generating import CHARS, build_topics, list_words
 from assayd_fifth.language import get_language
+from assayd_fifth.validator import CHARS, build_topics, list_words
 
 
 def test_words_stand_behind_the_effect_that_they_share() -> None:

@@ -12,12 +12,12 @@ from assayd_fifth import foreign_forms
 from assayd_fifth import repairs as fifth_repairs
 from assayd_pipeline import judging
 from assayd_pipeline.errors import ErrorSource, classify_error
-from assayd_pipeline.ignored import iter_ignored_errors
 from assayd_pipeline.judging import StepText
 from assayd_pipeline.shell.parse import mending as shell_repairs
 from assayd_pipeline.shell.parse import source as shell_source
 from assayd_pipeline.shell.slips import _find_assigned_names
 from assayd_pipeline.sql.dialects import MOST_CHARS, explain_rejected, load_foreign_constructs
+from assayd_pipeline.worth import iter_ignored_errors
 from support.slowness import SLOWER_BY
 
 LINE_S = 0.05 * SLOWER_BY

@@ -232,3 +232,10 @@ def test_sql_of_a_step_can_be_bounded_more_tightly() -> None:
     assert (tightened.sql.max_rows, tightened.sql.max_statements) == (5, 2)
     assert tightened.sql.max_bytes == BASE.sql.max_bytes
     assert tightened.digest != BASE.digest
+
+
+@pytest.mark.parametrize("rules", [["sql.no_where"], {"no.such_rule": "off"}, {"sql.no_where": "loud"}])
+def test_levels_of_sql_rules_that_do_not_exist_are_refused(rules: object) -> None:
+    with pytest.raises(RequestError) as caught:
+        tighten_policy(BASE, {"sql": {"rules": rules}})
+    assert (caught.value.code, caught.value.field) == ("override.type", "overrides.sql.rules")

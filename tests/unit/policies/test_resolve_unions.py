@@ -6,8 +6,10 @@ import pytest
 
 from assayd.model.policy import (
     AdapterContract,
+    CommandPolicy,
     ExecutionPolicy,
     HttpRule,
+    IgnoredErrors,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -209,3 +211,24 @@ def test_a_profile_says_how_many_changes_to_try_within_bounds(load: Load) -> Non
 def test_a_profile_cannot_set_a_rule_that_is_none(load: Load) -> None:
     with pytest.raises(FileError, match=r"quality\.all_empty"):
         load(p='[quality.rules]\n"quality.all_empty" = "off"\n')
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "merged"),
+    [
+        ("error", "warning", "warning"),
+        ("warning", "error", "warning"),
+        ("error", None, "error"),
+        (None, None, None),
+    ],
+)
+def test_of_two_severities_for_ignored_errors_the_milder_counts_in_either_order(
+    first: str | None, second: str | None, merged: str | None
+) -> None:
+    one, two = (
+        policy(commands=CommandPolicy(ignored_errors=IgnoredErrors(level) if level else None))
+        for level in (first, second)
+    )
+    expected = IgnoredErrors(merged) if merged else None
+    assert merge_policies(one, two).commands.ignored_errors == expected
+    assert merge_policies(one, two).digest == merge_policies(two, one).digest

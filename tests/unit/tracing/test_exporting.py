@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from assayd_tracing.exporting import BATCH, CLOSING_S, BoundedSpanProcessor
+from assayd_tracing.spans import BATCH, CLOSING_S, BoundedSpanProcessor
 
 MOST = 600
 

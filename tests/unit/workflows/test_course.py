@@ -19,9 +19,8 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_workflows import course as course_module
-from assayd_workflows.course import STARTING, WorkflowRun, WorkflowRunParts, load_outputs
+from assayd_workflows.course import STARTING, ResultPartsTooLarge, WorkflowRun, WorkflowRunParts, load_outputs
 from assayd_workflows.model import NodeRun, NodeState, ResultReference, Workflow, WorkflowNode, WorkflowPlan
-from assayd_workflows.nodes import ResultPartsTooLarge
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 PEER = Peer(uid=1000, gid=1, pid=2)

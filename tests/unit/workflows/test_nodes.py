@@ -7,8 +7,7 @@ import json
 import pytest
 
 from assayd.model.submission import RepairOptions
-from assayd_workflows.model import ResultReference, WorkflowNode, WorkflowPlan
-from assayd_workflows.nodes import (
+from assayd_workflows.course import (
     MissingResultPart,
     ResultPartsTooLarge,
     SizeBudget,
@@ -16,6 +15,7 @@ from assayd_workflows.nodes import (
     extract_texts,
     resolve_reference,
 )
+from assayd_workflows.model import ResultReference, WorkflowNode, WorkflowPlan
 
 RESULT = {"rows": [{"a": 1}], "pair": {"$py": "tuple", "value": [1, 2]}, "seen": {"$py": "set", "value": [1]}}
 

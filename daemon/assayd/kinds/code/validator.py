@@ -3,34 +3,38 @@
 The static stages are syntax, annotations and inputs; each must pass before the next one begins. The code
 then runs in a container with the inputs as native values, and its result must have the declared outer type.
 Source: docs/kinds/code.md.
+
+The request for generating a code node consists of a description, inputs, cases and libraries.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.errors import RequestError
 from assayd.findings import expected as expected_results
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
-from assayd.findings.expected import VALUES_COMPARED
+from assayd.findings.expected import CASES, VALUES_COMPARED, describe_cases
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.kind import Cap, FailureAction, Kind, Stage
-from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import judging as code_judging
 from assayd.kinds.code import types as code_types
-from assayd.kinds.code.generating import CodeContext
 from assayd.kinds.code.inputs import check_inputs, check_values, find_missing_names
 from assayd.kinds.code.judging import find_unread_inputs, iter_runs, judge_runs, needs_second_run
-from assayd.kinds.code.payload import SAMPLES, CodePayload, PreparedCode
+from assayd.kinds.code.payload import SAMPLES, CodeCase, CodePayload, Module, PreparedCode
 from assayd.kinds.code.types import RESULT, check_annotations, find_declarations
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Document, PromptContext, SourcePart
+from assayd.model.prompting import Document, Example, PromptContext, Proposal, SourcePart
 from assayd.model.report import Judgement
 from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue
@@ -42,6 +46,23 @@ from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_undefined_names
 from assayd.static.python.source import PythonSource, find_mentioned_modules
 from assayd.static.python.source import normalize_source as python_normal_form
+
+_SHOWN_CHARS = 2000
+TASK = "Write a code node: Python that computes `result` from its inputs, which are given as variables."
+
+EXAMPLE = Example(
+    request="Number of words longer than `least` in `text`.",
+    context={"inputs": {"text": "a short line", "least": 4}},
+    answer=Proposal(
+        code="""\
+text: str
+least: int
+
+result: int = sum(len(word) > least for word in text.split())
+"""
+    ),
+    reason="Counts the words by their length.",
+)
 
 FILENAME = "node.py"
 _TIMEOUT = "payload.timeout_s"
@@ -81,6 +102,50 @@ _RULES = (
 )
 
 
+class CodeContext(BaseModel):
+    """The context of a generated code node: its inputs, the cases that it must pass, and useful modules."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
+    cases: Annotated[tuple[CodeCase, ...], Field(max_length=CASES)] = ()
+    libraries: Annotated[tuple[Module, ...], Field(max_length=50)] = ()
+
+
+def build_base_payload(context: CodeContext) -> Document:
+    """Return the payload's inputs, cases and required modules, without code."""
+    cases = [case.model_dump(mode="json") for case in context.cases]
+    base: dict[str, object] = {"inputs": context.inputs}
+    if cases:
+        base["cases"] = cases
+    if context.libraries:
+        base["requires"] = list(context.libraries)
+    return base
+
+
+def describe_surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[PromptContext]:
+    """Return the inputs and the cases. Without inputs, return only the cases, with their inputs."""
+    found = [_describe_inputs(inputs)] if inputs or not cases else []
+    if cases:
+        told = describe_cases((case, case.inputs, case.expected) for case in cases)
+        found.append(PromptContext(title="cases that must pass: inputs -> result", text=told))
+    return found
+
+
+def _describe_inputs(inputs: Mapping[str, object]) -> PromptContext:
+    """Return the type and up to 2,000 characters of the value of each input."""
+    shown = [
+        f"{name}: {type(value).__name__} = {json.dumps(value, ensure_ascii=False)[:_SHOWN_CHARS]}"
+        for name, value in inputs.items()
+    ]
+    return PromptContext(title="inputs", text="\n".join(shown) or "none")
+
+
+def describe_request_context(context: CodeContext) -> list[PromptContext]:
+    """Return the context that the generated code must fit."""
+    return describe_surroundings(context.inputs, context.cases)
+
+
 class CodeKind(Kind[CodePayload, PreparedCode]):
     """The validator of the kind `code`."""
 
@@ -97,8 +162,8 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
     reminders = _REMINDERS
     offer = "Python's standard library"
     comparison = VALUES_COMPARED
-    task = generating.TASK
-    example = generating.EXAMPLE
+    task = TASK
+    example = EXAMPLE
     generation_context = CodeContext
 
     @property
@@ -174,7 +239,7 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
 
     def surroundings(self, payload: CodePayload) -> Sequence[PromptContext]:
         """Return the inputs with their values, and the cases."""
-        return generating.describe_surroundings(_merge_all_inputs(payload), payload.cases)
+        return describe_surroundings(_merge_all_inputs(payload), payload.cases)
 
     def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
@@ -182,11 +247,11 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
 
     def around(self, context: CodeContext) -> Sequence[PromptContext]:
         """Return the inputs and cases of the request."""
-        return generating.describe_request_context(context)
+        return describe_request_context(context)
 
     def base(self, context: CodeContext) -> Document:
         """Return the payload's inputs, cases and required modules, without code."""
-        return generating.build_base_payload(context)
+        return build_base_payload(context)
 
 
 def _merge_all_inputs(payload: CodePayload) -> Mapping[str, JsonValue]:

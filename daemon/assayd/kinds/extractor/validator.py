@@ -4,6 +4,8 @@ The static stages are syntax, security and signature; each must pass before the 
 function is then called for each sample path, in separate processes of one container, and every call must
 return a dict. Approved code is applied to many paths in one process. YAML rules are checked as rules, and
 then converted to Python and run. Source: docs/kinds/extractor.md.
+
+The request for generating an extractor consists of a description, sample paths and cases.
 """
 
 from __future__ import annotations
@@ -11,20 +13,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import describe_permissions
-from assayd.findings.expected import VALUES_COMPARED, describe_cases, judge_expected_value
+from assayd.findings.expected import CASES, VALUES_COMPARED, describe_cases, judge_expected_value
 from assayd.findings.retry_context import normalize_source
 from assayd.findings.runs import cause_finding, merge_similar_findings
 from assayd.findings.source_text import SplitText
 from assayd.findings.units import JudgedUnit, RepeatedCallJudge, judge_call
 from assayd.kind import Cap, FailureAction, Kind, Stage
-from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality
-from assayd.kinds.extractor.generating import ExtractorContext
-from assayd.kinds.extractor.payload import SAMPLES, ExtractorCase, ExtractorPayload, PreparedExtractor
+from assayd.kinds.extractor.payload import (
+    SAMPLES,
+    ExtractorCase,
+    ExtractorPayload,
+    PreparedExtractor,
+    SamplePath,
+)
 from assayd.kinds.extractor.quality import (
     ExtraCalls,
     collect_results,
@@ -36,10 +45,11 @@ from assayd.kinds.extractor.rules import INVALID_RULE, check_rules, extract_rule
 from assayd.kinds.extractor.taken_fields import find_extracted_fields
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
-from assayd.model.prompting import Document, ExtractedFields, PromptContext, SourcePart
+from assayd.model.prompting import Document, Example, ExtractedFields, PromptContext, Proposal, SourcePart
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
+from assayd.model.text_limits import SAMPLE_PATHS
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import security as python_security
@@ -51,6 +61,25 @@ from assayd.static.python.names import BUILTINS, PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature
 from assayd.static.python.source import PythonSource, find_mentioned_modules
 from assayd.static.python.source import normalize_source as python_normal_form
+
+PATHS_TOLD = 100
+TASK = "Write an extractor, which takes a file path apart and returns the fields that it names."
+
+EXAMPLE = Example(
+    request="client and year",
+    context={"sample_paths": ["/data/CLIENT-ABC/2024/report.csv", "/data/CLIENT-XY/2023/data.csv"]},
+    answer=Proposal(
+        code="""\
+import re
+
+
+def extract(path: str) -> dict:
+    found = re.search(r"/CLIENT-([A-Z]+)/([0-9]{4})/", path)
+    return {"client": found[1], "year": int(found[2])} if found else {}
+"""
+    ),
+    reason="One pattern finds both parts.",
+)
 
 FILENAME = "extractor.py"
 RULES_FILENAME = "rules.yaml"
@@ -122,6 +151,39 @@ _RULES = (
 )
 
 
+class ExtractorContext(BaseModel):
+    """The context of a generated extractor: sample paths and cases, of which at least one must exist."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sample_paths: Annotated[tuple[SamplePath, ...], Field(max_length=SAMPLE_PATHS)] = ()
+    cases: Annotated[tuple[ExtractorCase, ...], Field(max_length=CASES)] = ()
+
+    @model_validator(mode="after")
+    def _require_paths(self) -> ExtractorContext:
+        if not (self.sample_paths or self.cases):
+            raise ValueError("pass sample_paths or cases: an extractor needs paths to run on")
+        return self
+
+
+def build_base_payload(context: ExtractorContext) -> Document:
+    """Return the payload without code. If it has no sample paths, use the paths of the cases."""
+    paths = context.sample_paths or tuple(dict.fromkeys(case.path for case in context.cases))
+    cases = [case.model_dump(mode="json") for case in context.cases]
+    return {"sample_paths": list(paths), **({"cases": cases} if cases else {})}
+
+
+def describe_request_context(context: ExtractorContext) -> list[PromptContext]:
+    """Return the context that the generated code must fit."""
+    found = []
+    if context.sample_paths:
+        found.append(PromptContext(title="sample paths", text="\n".join(context.sample_paths[:PATHS_TOLD])))
+    if context.cases:
+        told = describe_cases((case, case.path, case.expected) for case in context.cases)
+        found.append(PromptContext(title="cases that must pass", text=told))
+    return found
+
+
 class ExtractorKind(Kind[ExtractorPayload]):
     """The validator of the kind `extractor`."""
 
@@ -139,8 +201,8 @@ class ExtractorKind(Kind[ExtractorPayload]):
     headlines = _HEADLINES
     reminders = _REMINDERS
     comparison = VALUES_COMPARED
-    task = generating.TASK
-    example = generating.EXAMPLE
+    task = TASK
+    example = EXAMPLE
     generation_context = ExtractorContext
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
@@ -239,11 +301,11 @@ class ExtractorKind(Kind[ExtractorPayload]):
 
     def around(self, context: ExtractorContext) -> Sequence[PromptContext]:
         """Return the sample paths and the cases of the request."""
-        return generating.describe_request_context(context)
+        return describe_request_context(context)
 
     def base(self, context: ExtractorContext) -> Document:
         """Return the payload's sample paths and cases, without code."""
-        return generating.build_base_payload(context)
+        return build_base_payload(context)
 
     def taken(self, payload: ExtractorPayload) -> ExtractedFields:
         """Return the sample paths, and the fields of the dict that `extract` returns.

@@ -3,40 +3,76 @@
 `code` is Python that runs as a script, and `argv` starts a program of the image; both can be combined with
 `files`. The static check is only that the source compiles; policy violations at run time are recorded.
 Source: docs/kinds/script.md.
+
+The request for generating a script consists of a description, files, standard input and cases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from glob import escape
+from pathlib import PurePosixPath
 from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.errors import RequestError
 from assayd.findings import expected as expected_results
 from assayd.findings import python_failures, units
 from assayd.findings import runs as run_findings
-from assayd.findings.briefing import describe_permissions
-from assayd.findings.expected import TEXTS_COMPARED, describe_cases
-from assayd.findings.python_failures import IMAGE_MODULES
+from assayd.findings.briefing import describe_file_head, describe_permissions
+from assayd.findings.expected import (
+    CASES,
+    TEXTS_COMPARED,
+    describe_cases,
+    judge_expected_output,
+    merge_findings,
+)
+from assayd.findings.python_failures import IMAGE_MODULES, ExceptionContext
 from assayd.findings.retry_context import normalize_source
+from assayd.findings.runs import unfinished_findings
+from assayd.findings.units import JudgedUnit, build_not_started_result, judge_exec, judge_python_unit
 from assayd.kind import Cap, FailureAction, Kind, Stage
-from assayd.kinds.script import generating
-from assayd.kinds.script.generating import ScriptContext
-from assayd.kinds.script.judging import iter_runs, judge_runs
-from assayd.kinds.script.payload import SAMPLES, ScriptPayload
-from assayd.model.finding import Finding, Rule, Severity
+from assayd.kinds.script.payload import SAMPLES, ScriptCase, ScriptPayload
+from assayd.model.finding import Finding, Layer, Rule, Severity, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportMode
-from assayd.model.prompting import Document, PromptContext, RepairContext, SourcePart
-from assayd.model.report import Judgement
-from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit
+from assayd.model.prompting import Document, Example, PromptContext, Proposal, RepairContext, SourcePart
+from assayd.model.report import CaseStatus, Judgement
+from assayd.model.run import TEMPORARY, ContainerFacts, Limits, Program, RunResult, RunSpec, Unit, UnitResult
+from assayd.model.text_limits import shorten_text
 from assayd.static import work_paths
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_undefined_names
 from assayd.static.python.source import normalize_source as python_normal_form
-from assayd.static.work_paths import check_paths, decode_content
+from assayd.static.work_paths import FileContent, check_paths, decode_content
+
+_HEAD_BYTES = 2048
+TASK = (
+    "Write a script: Python that reads standard input and the given files, and prints the requested output."
+)
+
+EXAMPLE = Example(
+    request="Write the input's words to words.txt, one a line, and print how many there are.",
+    context={"stdin": "a b\nc\n", "collect": ["words.txt"]},
+    answer=Proposal(
+        code="""\
+import sys
+
+words = sys.stdin.read().split()
+with open("words.txt", "w") as file:
+    file.writelines(f"{word}\\n" for word in words)
+print(len(words))
+"""
+    ),
+    reason="Splits standard input at white space.",
+)
+
+UNIT = "script"
 
 FILENAME = "script.py"
 _ENVIRONMENT = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}
@@ -69,6 +105,150 @@ _RULES = (
 )
 
 
+class ScriptContext(BaseModel):
+    """The context of a generated script: files, standard input, required outputs, and cases to pass."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    files: Mapping[str, FileContent] = Field(default_factory=dict)
+    stdin: str = ""
+    collect: tuple[str, ...] = ()
+    cases: Annotated[tuple[ScriptCase, ...], Field(max_length=CASES)] = ()
+
+
+def describe_request_context(context: ScriptContext) -> list[PromptContext]:
+    """Return the context that the generated script must fit."""
+    found = []
+    for path, given in sorted(context.files.items()):
+        found.append(describe_file_head(path, decode_content(given), _HEAD_BYTES))
+    if context.stdin:
+        found.append(PromptContext(title="standard input", text=context.stdin))
+    if context.collect:
+        wanted = "\n".join(context.collect)
+        found.append(PromptContext(title="files that must exist at the end", text=wanted))
+    if context.cases:
+        told = describe_cases((case, case.stdin, case.expected) for case in context.cases)
+        found.append(PromptContext(title="cases that must pass: standard input -> output", text=told))
+    return found
+
+
+def iter_runs(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | None]]:
+    """Yield the name, the standard input and the case (or None) of each run."""
+    for case in submitted.cases:
+        yield case.name, case.stdin, case
+    if submitted.stdin or not submitted.cases:
+        yield UNIT, submitted.stdin, None
+
+
+def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
+    """Judge every run's end and every case's output. If all pass, also judge the last run's files."""
+    tries = [
+        _judge_run(name, _find_unit(result, index, name), submitted, case, result.container)
+        for index, (name, _, case) in enumerate(iter_runs(submitted))
+    ]
+    if all(one.case.status is CaseStatus.PASSED and not has_errors(one.findings) for one in tries):
+        tries[-1] = _judge_outputs(tries[-1], submitted, result)
+    found = merge_findings(tries)
+    if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
+        found = (*found, *unfinished_findings(result, "The script"))
+    return Judgement(stage_findings={"sandbox": found}, cases=tuple(one.case for one in tries))
+
+
+def _judge_outputs(tried: JudgedUnit, submitted: ScriptPayload, result: RunResult) -> JudgedUnit:
+    missing = tuple(judge_outputs(submitted, result))
+    if not missing:
+        return tried
+    case = replace(tried.case, status=CaseStatus.FAILED, message=missing[0].message)
+    return JudgedUnit(case=case, findings=(*tried.findings, *missing))
+
+
+def _judge_run(
+    name: str,
+    unit: UnitResult | None,
+    submitted: ScriptPayload,
+    wanted: ScriptCase | None,
+    container: ContainerFacts,
+) -> JudgedUnit:
+    tried = _judge_unit(name, unit, submitted, container)
+    if wanted is None or unit is None:
+        return tried
+    before = tried.findings
+    judged = judge_expected_output(tried, wanted, wanted.expected, unit.stdout)
+    return judged if judged.findings is before else replace(judged, findings=(*before, *judged.findings))
+
+
+def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
+    """Return the unit at a run's position, or None if it is missing or has a different name."""
+    unit = result.units[index] if index < len(result.units) else None
+    return unit if unit is not None and unit.name == name else None
+
+
+def _judge_unit(
+    name: str, unit: UnitResult | None, submitted: ScriptPayload, container: ContainerFacts
+) -> JudgedUnit:
+    """Return the result of the program. `unit` is None if the unit never started."""
+    if submitted.code is None:
+        offer = (
+            f"Image {container.image.rpartition('/')[2]} has {container.offer}." if container.offer else ""
+        )
+        return judge_exec(name, unit, program=submitted.argv[0], offer=offer)
+    if unit is None:
+        return build_not_started_result(name)
+    tried = judge_python_unit(unit, ExceptionContext(text=submitted.code), what="The script")
+    return replace(
+        tried, findings=tuple(_add_existing_files(finding, submitted) for finding in tried.findings)
+    )
+
+
+def _add_existing_files(finding: Finding, submitted: ScriptPayload) -> Finding:
+    """Add the existing files to a finding about a missing file."""
+    found = _NO_FILE.match(finding.message)
+    if found is None or (finding.suggestion or "").startswith("The image doesn't have this program"):
+        return finding
+    there = ", ".join(sorted(submitted.files)) or "none"
+    given = "; standard input has text: read sys.stdin" if submitted.stdin else ""
+    return replace(finding, suggestion=f"Only the submitted files exist ({shorten_text(there, 300)}){given}.")
+
+
+_NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
+
+
+def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
+    """Yield findings about the declared outputs. Include the runner's reason for each omitted output."""
+    there = {output.name: output for output in result.outputs}
+    for path in submitted.collect:
+        if path not in there:
+            left = next((why for why in result.outputs_dropped if why.startswith(ascii(path))), None)
+            message = f"The declared output {shorten_text(left or f'{path!a} is missing', 300)}."
+            remedy = "Write a regular file with this name below the start directory."
+            named = sorted(set(_iter_similar_paths(path, submitted.code or "")) - {path})
+            instead = (
+                f" The code uses {', '.join(named[:_MAX_NAMED])}: write to {path}, or list that "
+                "file in collect."
+                if named
+                else ""
+            )
+            yield _output_finding("collect.missing", message, remedy + instead)
+        elif there[path].truncated:
+            message = f"The declared output {path!a} is too large, so only a part was kept."
+            yield _output_finding("collect.cut", message, "Write fewer or smaller files.")
+
+
+def _iter_similar_paths(path: str, code: str) -> Iterator[str]:
+    """Yield string literals with a path's suffix, e.g. ``reports/{year}.csv`` for ``report.csv``."""
+    suffix = PurePosixPath(path).suffix
+    if suffix:
+        found = re.findall(r"(['\"])([\w{}./ -]{1,100})\1", code)
+        yield from (text for _, text in found if text.endswith(suffix))
+
+
+_MAX_NAMED = 3
+
+
+def _output_finding(rule: str, message: str, suggestion: str) -> Finding:
+    return Finding(rule=rule, category="outputs", message=message, layer=Layer.RUNTIME, suggestion=suggestion)
+
+
 class ScriptKind(Kind[ScriptPayload]):
     """The validator of the kind `script`."""
 
@@ -83,8 +263,8 @@ class ScriptKind(Kind[ScriptPayload]):
     reminders = _REMINDERS
     offer = "Python's standard library"
     comparison = TEXTS_COMPARED
-    task = generating.TASK
-    example = generating.EXAMPLE
+    task = TASK
+    example = EXAMPLE
     generation_context = ScriptContext
 
     @property
@@ -177,7 +357,7 @@ class ScriptKind(Kind[ScriptPayload]):
 
     def around(self, context: ScriptContext) -> Sequence[PromptContext]:
         """Return the files, the standard input and the cases of the request."""
-        return generating.describe_request_context(context)
+        return describe_request_context(context)
 
 
 def _select_main_text(submitted: ScriptPayload) -> tuple[str, str]:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-from assayd_pipeline.shell.parse.nodes import ScriptNode, iter_tree
+from assayd_pipeline.shell.parse.reader import ScriptNode, iter_tree
 from assayd_pipeline.shell.parse.source import ShellSource
 from assayd_pipeline.shell.parse.words import (
     CommandArgument,

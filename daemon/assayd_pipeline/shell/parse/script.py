@@ -9,7 +9,7 @@ from assayd.findings.source_text import get_line, get_snippet
 from assayd.model.finding import Edit, Finding, Severity
 from assayd.model.policy import CommandPolicy, NetworkPolicy
 from assayd.model.text_limits import shorten_text
-from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.reader import ScriptNode
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.source import ShellSource
 from assayd_pipeline.shell.parse.words import KnownValues, VariableSetting, get_parameter_name

@@ -32,7 +32,7 @@ from assayd_pipeline.shell.parse.mending import (
     locate_mistake,
     remove_script_fences,
 )
-from assayd_pipeline.shell.parse.nodes import ScriptNode, build_tree, iter_tree
+from assayd_pipeline.shell.parse.reader import ScriptNode, build_tree, iter_tree
 
 RULES = (
     Rule(id="source.too_large", title="The source is too large", help="The limit is 1 MiB per text."),

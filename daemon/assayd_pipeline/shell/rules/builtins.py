@@ -38,7 +38,7 @@ from dataclasses import replace
 from assayd.findings.source_text import get_snippet
 from assayd.guest.near import find_nearest
 from assayd.model.finding import Finding, Severity
-from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.reader import ScriptNode
 from assayd_pipeline.shell.parse.resolve import (
     ArgumentValue,
     Invocation,

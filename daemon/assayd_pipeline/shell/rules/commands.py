@@ -21,7 +21,7 @@ from assayd.did_you_mean import find_close_names
 from assayd.guest.near import find_nearest
 from assayd.model.finding import Edit
 from assayd.model.text_limits import shorten_text
-from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.reader import ScriptNode
 from assayd_pipeline.shell.parse.resolve import TOOLS, Invocation, WordForm
 from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.words import get_literal_text

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from assayd.guest.near import find_nearest
 from assayd.model.text_limits import shorten_text
-from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.reader import ScriptNode
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.words import (

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.reader import ScriptNode
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
 from assayd_pipeline.shell.parse.words import ANY, HOME, evaluate_arguments, evaluate_unsplit, to_visible
 

@@ -26,7 +26,7 @@ from itertools import pairwise
 
 from assayd.model.finding import Edit
 from assayd.model.text_limits import shorten_text
-from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.reader import ScriptNode
 from assayd_pipeline.shell.parse.resolve import ArgumentValue, Invocation, ParsedArguments
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
 from assayd_pipeline.shell.parse.words import ANY, get_parameter_name, strip_double_quotes

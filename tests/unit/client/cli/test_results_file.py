@@ -12,7 +12,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd_client.applying import PathResult
 from assayd_client.cli.extractor import ResultsFile
-from assayd_client.shapes import ResultTally
+from assayd_client.trees import ResultTally
 
 TREE = Path("/srv/reports")
 RESULTS = [PathResult(path=f"/srv/reports/{number}.csv", result={"n": number}) for number in range(3)]

@@ -20,7 +20,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer
 from assayd_cluster.documents import LiveEvents, RunLost
 from assayd_cluster.gateway.broker_accounts import SharedAccount
-from assayd_cluster.gateway.execution import LATE_LOOKS
+from assayd_cluster.gateway.execution import FULL_S, LATE_LOOKS
 from assayd_cluster.gateway.failing_nodes import (
     MOST_LOST,
     MOST_OVERDUE,
@@ -30,7 +30,6 @@ from assayd_cluster.gateway.failing_nodes import (
     may_have_trial,
 )
 from assayd_cluster.gateway.runs import NodeIdle
-from assayd_cluster.gateway.watching import FULL_S
 from assayd_cluster.nodes import FAILING, FULL, DatabaseNodes
 from support.cluster.gateways import OneGateway, one_gateway, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres

@@ -18,10 +18,10 @@ from assayd.model.batch import BatchRequest
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.ports.driving import WorkKind
 from assayd.store import tables as daemon_tables
-from assayd_attestation import keys
+from assayd_attestation import signatures
 from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
-from assayd_cluster.gateway.dispatches import BrokerMessage
+from assayd_cluster.gateway.outbox import BrokerMessage
 from assayd_cluster.gateway.runs import RunHeldElsewhere
 from support.cluster.gateways import PEER, one_gateway, silence, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
@@ -117,7 +117,7 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
 
 
 async def test_verdict_that_cannot_be_signed_becomes_an_error(tmp_path: Path, url: str) -> None:
-    keys.create_key_pair(tmp_path / "key")
+    signatures.create_key_pair(tmp_path / "key")
     settings = {"command": ["/bin/false"], "command_key": tmp_path / "key.pub"}
     async with one_gateway(tmp_path, url, attestation=settings) as gateway:
         await gateway.beat("a")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from assayd.model.attempt import Attempt, State
 from assayd.model.submission import Peer
-from assayd_cluster.gateway.held_runs import KEPT, MAX_BYTES, HeldRun, HeldRunCache
+from assayd_cluster.gateway.runs import KEPT, MAX_BYTES, HeldRun, HeldRunCache
 
 ATTEMPT = Attempt(
     id="a",

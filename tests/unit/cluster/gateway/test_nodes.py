@@ -4,13 +4,8 @@ import pytest
 
 from assayd import __version__
 from assayd_cluster.documents import NodeHeartbeat
-from assayd_cluster.gateway.nodes import (
-    ClusterSnapshot,
-    LiveNode,
-    are_versions_compatible,
-    find_rejection_reason,
-)
 from assayd_cluster.gateway.readiness import _explain_idle_nodes
+from assayd_cluster.nodes import ClusterSnapshot, LiveNode, are_versions_compatible, find_rejection_reason
 
 PROFILES = {"one": "a" * 64, "two": "b" * 64}
 

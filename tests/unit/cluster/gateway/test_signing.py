@@ -20,8 +20,8 @@ from assayd.model.policy import Enforcement
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
-from assayd_attestation import keys
-from assayd_attestation.envelope import verify_envelope
+from assayd_attestation import signatures
+from assayd_attestation.signatures import verify_envelope
 from assayd_cluster.gateway.signing import RunAttester, read_facts
 from support.signed import FILES, NOW, attester, sha256
 from support.stores.stored_attempts import Make
@@ -70,7 +70,7 @@ async def signed(
     digest: str = DIGEST,
 ) -> Mapping[str, Any]:
     """Return a verdict's statement."""
-    public = keys.create_key_pair(folder / "key")
+    public = signatures.create_key_pair(folder / "key")
     signing = RunAttester(
         attester=attester(folder / "key"),
         analyst=analyst or Preparing(),  # type: ignore[arg-type]

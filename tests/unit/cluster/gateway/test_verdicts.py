@@ -24,7 +24,7 @@ from assayd_cluster.documents import (
     RunFailure,
     RunVerdict,
 )
-from assayd_cluster.gateway.held_runs import HeldRun
+from assayd_cluster.gateway.runs import HeldRun
 from assayd_cluster.gateway.verdicts import (
     MOST_REFUSALS,
     _build_bundle,

@@ -9,10 +9,8 @@ import pytest
 
 from assayd.clock import UlidGenerator
 from assayd_cluster.documents import NodeHeartbeat
-from assayd_cluster.node.daemon_link import DaemonClient
-from assayd_cluster.node.forwarding import EventForwarder
-from assayd_cluster.node.gateway_link import GatewayClient
-from assayd_cluster.node.running import NodeRunner, RetryDelays, StopSignals
+from assayd_cluster.node.links import DaemonClient, GatewayClient
+from assayd_cluster.node.running import EventForwarder, NodeRunner, RetryDelays, StopSignals
 from support.cluster.stub_daemon import StubDaemon
 from support.cluster.stub_gateway import Known, StubGateway
 from support.cluster.unix_http import serving

@@ -4,10 +4,9 @@ from pathlib import Path
 import pytest
 
 from assayd.model.trace_context import parse_text
-from assayd_cluster.node.beating import HeartbeatSender
-from assayd_cluster.node.daemon_link import DaemonClient
-from assayd_cluster.node.gateway_link import AssignedRun
+from assayd_cluster.node.links import AssignedRun, DaemonClient
 from assayd_cluster.node.running import WAITS_S, MessageForged, MessageRequeued, RetryDelays
+from assayd_cluster.node.worker import HeartbeatSender
 from support.cluster.stub_gateway import TICKET
 from support.cluster.unix_http import refusal
 
