@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from assayd.attempts.images import ImageHints
+from assayd.attempts.samples import ImageHints
 from assayd.errors import EngineError
 from assayd.kinds import registry
 from assayd.model.finding import Finding

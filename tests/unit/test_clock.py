@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from assayd.ids import UlidGenerator, encode_crockford
+from assayd.clock import UlidGenerator, encode_crockford
 
 ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 

@@ -1,10 +1,32 @@
-"""The system clock and the generator of ids; tests replace both."""
+"""Time and ids: interfaces, which are injected so that tests can control them, and their implementations."""
 
 from __future__ import annotations
 
 import os
 import time
 from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of time."""
+
+    def now(self) -> datetime:
+        """Return the current time (UTC, timezone-aware)."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return the time of a monotonic clock, in seconds."""
+        ...
+
+
+class IdSource(Protocol):
+    """A source of new ids."""
+
+    def new(self) -> str:
+        """Return a new ULID (26 characters, Crockford base32), increasing within a process."""
+        ...
+
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)

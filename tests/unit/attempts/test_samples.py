@@ -10,10 +10,9 @@ from typing import cast
 
 import pytest
 
-from assayd.attempts.health import SelfTest
-from assayd.attempts.images import AGAIN_S, ImageTester
+from assayd.attempts.samples import AGAIN_S, ImageTester, SelfTest
+from assayd.clock import SystemClock
 from assayd.errors import EngineError
-from assayd.ids import SystemClock
 from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.model.policy import ExecutionPolicy

@@ -11,11 +11,12 @@ from typing import Any, cast
 import pytest
 
 from assayd.engines.oci import template
-from assayd.engines.oci.config import ContainerHostConfig, build_configuration
-from assayd.engines.oci.template_config import (
+from assayd.engines.oci.config import (
     CAPABILITIES,
     CHILDREN,
+    ContainerHostConfig,
     build_clone_request,
+    build_configuration,
     build_template_configuration,
     build_template_plan,
     build_template_spec,

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from assayd.errors import ConfigError
 from assayd.settings import WebhookReceiver, WebhookSettings
-from assayd.wiring.webhooks import derive_webhook_limits, read_receivers
+from assayd.wiring.basics import derive_webhook_limits, read_receivers
 from support.hosts.webhook_receiver import SECRET
 
 URL = "https://ci.example/hooks/"

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from assayd.executors.link import Link
+from assayd.executors.worker import Link
 
 
 class End:

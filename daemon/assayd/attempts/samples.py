@@ -1,8 +1,12 @@
-"""Tests images that policies name before submitted code runs in them, and suggests images in hints.
+"""Runs the samples of kinds: as a self-test, and in images that policies name. Also suggests images in hints.
 
-An image named by a policy must meet the same requirements as a kind's default image: the isolation check
-must pass in it, and each of the kind's samples must get its stated verdict. Each image digest is tested
-once, at its first use.
+The self-test runs a validator's samples like other attempts, and reports deviations from the expected
+results. The results aren't recorded. `assay doctor` and `tests/contract` use it; therefore, a new kind is
+tested without additional code.
+
+An image named by a policy must meet the same requirements as a kind's default image, before submitted code
+runs in it: the isolation check must pass in it, and each of the kind's samples must get its stated verdict.
+Each image digest is tested once, at its first use.
 """
 
 from __future__ import annotations
@@ -15,23 +19,85 @@ from itertools import islice
 
 import structlog
 
-from assayd.attempts.admission import derive_limits
-from assayd.attempts.health import SelfTest
+from assayd.aio import Deadline
+from assayd.analysis.analyst import Analyst
+from assayd.clock import Clock
 from assayd.documents import canonical
 from assayd.errors import EngineError
 from assayd.kind import Kind
 from assayd.model.finding import Finding
+from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.report import Judgement
-from assayd.model.run import Limits, Program, RunSpec
+from assayd.model.report import Judgement, StageReport
+from assayd.model.run import Limits, Program, RunResult, RunSpec, derive_attempt_limits
 from assayd.model.submission import Sample
 from assayd.model.text_limits import shorten_text
 from assayd.policies import PolicySet
-from assayd.ports.clock import Clock
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.sandbox import LABEL_OFFER, PREFIX, ImageCache, Sandbox, list_modules, runs_python
 
 log = structlog.get_logger()
+
+TIMEOUT_RULE = "sandbox.timeout"
+UNIT_TIMEOUT_S = 1.0
+"""A sample that never ends should not take long to show it; others get what their policy gives."""
+
+
+class SelfTest:
+    """A runner of samples that uses the analysis workers and a sandbox."""
+
+    def __init__(self, analyst: Analyst, sandbox: Sandbox) -> None:
+        self._analyst = analyst
+        self._sandbox = sandbox
+
+    async def run_sample(
+        self, validator: Kind, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
+    ) -> list[str]:
+        """Run one sample, and return a sentence for each deviation from the sample's expected result.
+
+        Raises: AssaydError, if the sample can't be run.
+        """
+        timeout_s = sample.unit_timeout_s
+        if timeout_s is None and TIMEOUT_RULE in sample.rules:
+            timeout_s = UNIT_TIMEOUT_S
+        if timeout_s is not None:
+            limits = replace(limits, unit_timeout_s=min(limits.unit_timeout_s, timeout_s))
+        payload = validator.payload.model_validate_json(canonical(sample.payload))
+        checked = await self._analyst.check(validator, payload, policy)
+        ran = None
+        spec = None if checked.failed else validator.plan(checked.payload, policy, limits)
+        if spec is not None:
+            result = await self._run_spec(spec, limits)
+            ran = JudgedRun(result=result, judgement=validator.judge(checked.payload, policy, result))
+        return _find_sample_deviations(
+            sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran
+        )
+
+    async def _run_spec(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
+        """Run a container. As for an attempt, repeat the lease once after a retryable error."""
+        try:
+            async with self._sandbox.lease(spec) as lease:
+                return await self._sandbox.run(lease, Deadline(limits.timeout_s))
+        except EngineError as problem:
+            if not (problem.retryable and again):
+                raise
+        return await self._run_spec(spec, limits, again=False)
+
+
+def _find_sample_deviations(
+    sample: Sample, stages: tuple[StageReport, ...], ran: JudgedRun | None
+) -> list[str]:
+    verdict = decide_verdict(stages, ran)
+    found = {finding.rule for report in stages for finding in report.findings}
+    complaints = []
+    if verdict != sample.verdict:
+        complaints.append(f"{verdict} instead of {sample.verdict}; found {sorted(found)}")
+    if missing := sample.rules - found:
+        complaints.append(f"without {', '.join(sorted(missing))}; found {sorted(found)}")
+    if (ran is not None) != sample.needs_container:
+        complaints.append("a container was used" if ran else "no container was used")
+    return complaints
+
 
 SAMPLES_TRIED = 4
 """Samples of a kind that are run in an image; the isolation check takes as long as these."""
@@ -118,7 +184,7 @@ class ImageTester:
     async def _run_samples(self, name: str, validator: Kind, *, python: bool) -> Sequence[str]:
         """Run a kind's samples in an image under the kind's policy. Skip Python samples without Python."""
         policy = replace(self._policies.get(validator.default_policy), image=name)
-        limits = derive_limits(policy, self._caps)
+        limits = derive_attempt_limits(policy, self._caps)
         said = []
         fitting = (one for one in validator.samples if one.needs_container and not one.own_image)
         tried = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from assayd.api.loopback import build_loopback_app
+from assayd.api.app import build_loopback_app
 
 
 async def ask(path: str, method: str = "GET") -> httpx.Response:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.engines.oci.config import ContainerHostConfig
-from assayd.engines.oci.inspection import (
+from assayd.engines.oci.container import (
     ProcessFacts,
     find_differences,
     find_shared_namespaces,

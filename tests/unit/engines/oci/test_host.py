@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.engines.oci.runtime import OciRuntime, find_runtime
+from assayd.engines.oci.host import OciRuntime, find_runtime
 from assayd.errors import EngineError
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from starlette.types import Message
 
-from assayd.api.responses import AT_ONCE, SHARE, LargeResponse, LargeResponseSlots, ResponseCache
+from assayd.api.call import AT_ONCE, SHARE, LargeResponse, LargeResponseSlots, ResponseCache
 
 BODY = bytes(2**20)
 

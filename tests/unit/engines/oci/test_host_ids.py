@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.engines.oci.user import (
+from assayd.engines.oci.host import (
     HOST_IDS,
     PER_BLOCK,
     DaemonUser,
