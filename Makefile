@@ -166,8 +166,8 @@ requirements: setup ## lock the packages of pyproject.toml again: those of a che
 		esac; done
 
 WHEEL = rm -f dist/assayd-*.whl; $(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
-client: setup ## the client's wheel below dist/: the library and `assay` without the daemon
-	@for part in client client/console; do $(BIN)/python -m build --wheel --no-isolation --outdir dist $$part >/dev/null; done
+client: setup ## the client's wheels below dist/: the library and `assay` without the daemon, and the optional parts
+	@for part in client/pyproject.toml client/*/pyproject.toml; do $(BIN)/python -m build --wheel --no-isolation --outdir dist $$(dirname $$part) >/dev/null; done
 
 deb: setup ## a Debian package below dist/, with everything that the daemon needs but Python and an engine
 	@$(WHEEL)

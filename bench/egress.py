@@ -17,9 +17,9 @@ import structlog
 
 import assayd.guest
 from assayd.aio import Deadline
+from assayd.clock import SystemClock, UlidGenerator
 from assayd.egress import Relay
 from assayd.engines.docker import DockerEngine
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit

@@ -11,9 +11,9 @@ from pathlib import Path
 import docker
 
 import assayd.guest
+from assayd.clock import UlidGenerator
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
-from assayd.ids import UlidGenerator
 from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import ContainerSpec
 from assayd.sandbox.channel import RunnerChannel, StreamEndedError, wait_until_ready

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from assayd.engines.oci.host import find_host
 from assayd.engines.oci.images import ImageStore
-from assayd.engines.oci.runtime import find_host
 from assayd.guest.frames import PROTOCOL, encode_frame
 
 PYTHON = ("/usr/bin/python3.11", "-I", "-S")

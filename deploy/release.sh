@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build what a release consists of, twice, and compare: release.sh PYTHON FOLDER
 #
-# Builds the commit that is checked out: wheel, source distribution, Debian package, wheels of client and console,
+# Builds the commit that is checked out: wheel, source distribution, Debian package, wheels of the client and its parts,
 # the bill of materials of what the package installs, and SHA256SUMS. The second build differs in path, umask, time
 # zone and locale, and makes its wheel from the source distribution. PYTHON has `build` and hatchling.
 set -euo pipefail
@@ -28,8 +28,8 @@ build() { # source, target, what the wheel is built from
     else
         "$python" -m build --no-isolation --outdir "$target" "$source"
     fi
-    for part in client client/console; do
-        "$python" -m build --no-isolation --wheel --outdir "$target" "$source/$part"
+    for part in "$source"/client/pyproject.toml "$source"/client/*/pyproject.toml; do
+        "$python" -m build --no-isolation --wheel --outdir "$target" "$(dirname "$part")"
     done
     "$source/deploy/debian/build.sh" "$target"/assayd-*.whl "$target"
     mkdir "$source/.installed"

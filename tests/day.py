@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import PAGES, RESULTS
 from bench.figures import machine, spread
 
-from assayd.ids import UlidGenerator
+from assayd.clock import UlidGenerator
 from assayd_client import AsyncClient, ClientError, DaemonUnreachable
 from support.daemons.daemon_process import DaemonProcess
 from support.daemons.long_batch import BatchClient, Line, mixed, peak_kb

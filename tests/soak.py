@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from assayd.ids import UlidGenerator
+from assayd.clock import UlidGenerator
 from assayd_client import ClientError, DaemonUnreachable, Document, PlainClient
 from support.daemons.daemon_process import DaemonProcess, new_home
 from support.engines.cuttable_engine import CuttableEngine

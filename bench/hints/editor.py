@@ -29,7 +29,14 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.texts import prose  # noqa: E402
 
-SCREENS = ("assayd_client/cli", "assayd_console", "assayd_pipeline/commands")
+SCREENS = (
+    "assayd_client/cli",
+    "assayd_console",
+    "assayd_lsp",
+    "assayd_mcp",
+    "assayd_pipeline_commands",
+    "assayd_screens",
+)
 FEWEST_WORDS = 3
 SCORES = range(4)
 LOW = 1

@@ -327,7 +327,7 @@ class Daemon:
             await self._parts.chains.recover_unfinished()
             await self._parts.workflows.recover_unfinished()
         _tune_gc()
-        origin = self._parts.origin
+        origin = self._parts.basics.origin
         log.info(
             "daemon.ready",
             version=__version__,
@@ -366,16 +366,16 @@ class Daemon:
         if published:
             self._notifier.notify_reloading()
         try:
-            self._parts.policies.reload()
+            self._parts.basics.policies.reload()
         except ConfigError as problem:
             log.error("policies.reload_failed", problem=problem.message)
         else:
-            log.info("policies.reloaded", names=list(self._parts.policies.names))
+            log.info("policies.reloaded", names=list(self._parts.basics.policies.names))
             self._parts.audit.note(
                 "policies.reloaded",
-                actor={"daemon": self._parts.origin.daemon_id},
+                actor={"daemon": self._parts.basics.origin.daemon_id},
                 subject="policies",
-                policies=self._parts.policies.digests_by_name(),
+                policies=self._parts.basics.policies.digests_by_name(),
             )
         if published:
             self._notifier.notify_ready()

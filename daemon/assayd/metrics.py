@@ -2,12 +2,15 @@
 
 This module defines names, labels and buckets; the daemon's other parts update the metrics. Label values are
 taken from closed sets only, so that a submission can't create a new time series.
+
+`wrap_engine_with_metrics` wraps an engine to count and time every call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from inspect import iscoroutinefunction
 from typing import TypeVar, cast
 
 from prometheus_client import (
@@ -22,6 +25,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from assayd import __version__
+from assayd.clock import Clock
+from assayd.errors import EngineError
+from assayd.ports.engine import Capabilities, Engine
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Media type of the text from `render`."""
@@ -248,3 +254,42 @@ class Metrics:
         self, name: str, text: str, *labels: str, buckets: Sequence[float] = _SECONDS
     ) -> Histogram:
         return Histogram(f"assayd_{name}", text, labels, registry=self.registry, buckets=buckets)
+
+
+def wrap_engine_with_metrics(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
+    """Return the engine, wrapped so that the durations and error codes of its calls are measured."""
+    return cast("Engine", _MeasuredEngine(engine, metrics, clock))
+
+
+class _MeasuredEngine:
+    """A proxy of an engine that measures all awaited calls except `close`."""
+
+    def __init__(self, engine: Engine, metrics: Metrics, clock: Clock) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._clock = clock
+
+    def capabilities(self) -> Capabilities:
+        """Return the engine's capabilities. This separate method spares frequent calls the lookup."""
+        return self._engine.capabilities()
+
+    def __getattr__(self, name: str) -> object:
+        call = getattr(self._engine, name)
+        timed = iscoroutinefunction(call) and name != "close"
+        if not timed:
+            return call
+        measured_call = partial(self._measure_call, name, call)
+        setattr(self, name, measured_call)  # so that it is looked up only once
+        return measured_call
+
+    async def _measure_call(
+        self, name: str, call: Callable[..., Awaitable[object]], *arguments: object
+    ) -> object:
+        began = self._clock.monotonic()
+        try:
+            return await call(*arguments)
+        except EngineError as problem:
+            self._metrics.engine_errors.labels(name, problem.code).inc()
+            raise
+        finally:
+            get_labelled_series(self._metrics.engine_call, name).observe(self._clock.monotonic() - began)

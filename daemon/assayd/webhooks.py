@@ -31,6 +31,7 @@ import structlog
 
 from assayd import __version__
 from assayd.aio import open_first_available, pause, task_group
+from assayd.clock import Clock
 from assayd.egress.decision import is_public
 from assayd.egress.resolver import NameLookup, Resolver
 from assayd.egress.turns import ThresholdSemaphore
@@ -38,7 +39,6 @@ from assayd.errors import RequestError, StoreError
 from assayd.metrics import Metrics
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.hosts import WebhookMessage, WebhookUrl, parse_webhook_url
-from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, is_always_leader
 from assayd.store.outbox import Outbox
 

@@ -24,13 +24,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assayd import __version__
+from assayd.clock import Clock
 from assayd.documents.base import format_optional_time
 from assayd.errors import AssaydError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, BatchItem
 from assayd.model.finding import Severity
 from assayd.ports.artifacts import ConcludedAttempt
-from assayd.ports.clock import Clock
 from assayd_attestation import signatures
 from assayd_attestation.signatures import (
     BATCH_TYPE,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from assayd.clock import Clock
 from assayd.errors import ConfigError
-from assayd.ports.clock import Clock
 from assayd.settings.model import AttestationSettings
 from assayd_attestation import signatures
 from assayd_attestation.statement import CommandSigner, FileSigner, Signer, SignerIdentity, SigningAttester

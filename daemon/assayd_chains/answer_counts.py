@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, select
 
-from assayd.ids import encode_crockford
+from assayd.clock import encode_crockford
 from assayd.store.tables import from_micros, generations, repair_fixes, repairs, to_micros, verdicts
 from assayd_chains.model import Outcome
 

@@ -15,6 +15,7 @@ import structlog
 
 from assayd.aio import task_group
 from assayd.analysis.analyst import WorkerDied
+from assayd.clock import Clock, IdSource
 from assayd.documents import canonical, format_optional_time
 from assayd.errors import ProviderError, RequestError
 from assayd.kind import Kind
@@ -23,7 +24,6 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.driving import ELSEWHERE_S, WorkAssignment, WorkKind
 from assayd.ports.service import AttemptFix, AttemptRepair, WebhookGate
 from assayd_chains.answer_counts import AnswerCounts

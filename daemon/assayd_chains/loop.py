@@ -34,10 +34,10 @@ from tenacity import (
 
 from assayd.aio import BroadcastEvent
 from assayd.analysis.analyst import WorkerDied
+from assayd.clock import Clock, IdSource
 from assayd.errors import ProviderError, RequestError
 from assayd.model.prompting import Proposal
 from assayd.model.report import Verdict
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.driving import WorkAssignment, WorkKind
 from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd_chains.attempts import AttemptClient

@@ -12,10 +12,10 @@ from fastapi import APIRouter
 
 from assayd.attempts.admission import Admission
 from assayd.attempts.scheduler import Scheduler
+from assayd.clock import Clock, IdSource
 from assayd.keys import KeySource, find_key, make_environment_unreadable
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
-from assayd.ports.clock import Clock, IdSource
 from assayd.settings import RepairProvider, Settings
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
 
+from assayd.clock import UlidGenerator
 from assayd.errors import RequestError
-from assayd.ids import UlidGenerator
 from assayd.model.text_limits import APPLIED_PATHS, SAMPLE_PATHS
 from assayd_client.answers import Document
 from assayd_client.blocking import PlainClient

@@ -23,8 +23,8 @@ from enum import Enum
 import structlog
 from sqlalchemy import Connection, RowMapping, func, select, update
 
+from assayd.clock import Clock, IdSource
 from assayd.errors import RequestError, StoreError
-from assayd.ports.clock import Clock, IdSource
 from assayd.store.access import DatabaseAccess
 from assayd.store.tables import from_micros, to_micros
 from assayd_cluster.tables import tenants, tokens

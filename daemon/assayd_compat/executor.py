@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from assayd.clock import UlidGenerator
 from assayd.fair_queue import FairSemaphore
-from assayd.ids import UlidGenerator
 from assayd_client import AsyncClient
 from assayd_client.address import ServerChoice
 from assayd_client.errors import ClientError, NotFound

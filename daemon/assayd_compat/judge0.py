@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assayd.ids import UlidGenerator
+from assayd.clock import UlidGenerator
 from assayd_client.errors import ClientError
 from assayd_compat.bodies import (
     BadRequest,

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from assayd_client import AsyncClient, Document, StreamEvent, requests
-from assayd_client.cli.top import MetricsSample, SampleSpan, build_sample_span, parse_metrics
+from assayd_client.cli.sample import MetricsSample, SampleSpan, build_sample_span, parse_metrics
 from assayd_client.requests import ClientRequest
 
 KEPT_S = 60.0

@@ -26,6 +26,7 @@ from tenacity import AsyncRetrying, retry_if_exception
 from assayd.aio import BroadcastEvent, tenacity_backoff_delay
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
+from assayd.clock import Clock
 from assayd.documents import canonical
 from assayd.errors import AssaydError, RequestError
 from assayd.fair_queue import FairSemaphore
@@ -34,7 +35,6 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import RepairOptions, Submission
 from assayd.model.text_limits import shorten_text
-from assayd.ports.clock import Clock
 from assayd.ports.service import Chains
 from assayd.store.jobs import DatabaseJobStore
 from assayd_workflows.model import (

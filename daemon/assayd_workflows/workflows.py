@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from assayd.aio import pause, task_group
 from assayd.analysis.analyst import Analyst, WorkerDied
+from assayd.clock import IdSource
 from assayd.documents import parse_json
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.finding import Finding
@@ -25,7 +26,6 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
 from assayd.model.text_limits import SNIPPET_CHARS, shorten_text
-from assayd.ports.clock import IdSource
 from assayd.ports.driving import ELSEWHERE_S, WorkAssignment, WorkKind
 from assayd.ports.service import RepairRequests
 from assayd.store.library import DatabaseLibrary

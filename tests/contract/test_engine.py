@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from assayd.clock import UlidGenerator
 from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
-from assayd.ids import UlidGenerator
 from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import (
     LABEL_CONTAINER,

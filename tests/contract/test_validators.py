@@ -8,11 +8,10 @@ import pytest
 import pytest_asyncio
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst
-from assayd.attempts.health import SelfTest
-from assayd.attempts.service import derive_limits
+from assayd.attempts.samples import SelfTest
 from assayd.kind import Kind
 from assayd.kinds import registry as validators
-from assayd.model.run import Limits
+from assayd.model.run import Limits, derive_attempt_limits
 from assayd.model.submission import Sample
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
@@ -43,7 +42,7 @@ async def selftest(request: pytest.FixtureRequest) -> AsyncIterator[SelfTest]:
 @pytest.mark.parametrize(("validator", "sample"), SAMPLES)
 async def test_each_sample_gets_its_verdict_and_rules(selftest: SelfTest, validator: Kind, sample: Sample):
     policy = load_policies([get_shared_data_path("policies")]).get(validator.default_policy)
-    limits = derive_limits(policy, CAPS)
+    limits = derive_attempt_limits(policy, CAPS)
     complaints = await selftest.run_sample(validator, sample, policy=policy, limits=limits)
     assert complaints == []
 

@@ -6,7 +6,7 @@ from itertools import takewhile
 import httpx
 import pytest
 
-from assayd.ids import UlidGenerator
+from assayd.clock import UlidGenerator
 from assayd_client import ClientError, Document, PlainClient
 from support.daemons.ask import NOBODY, ask_as_nobody
 from support.daemons.daemon_fixtures import needs_root

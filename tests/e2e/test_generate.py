@@ -17,8 +17,8 @@ import pytest
 from assayd.kinds import registry
 from assayd_client import ClientError, Document, PlainClient
 from assayd_client.cli.generate import GenerateOptions
-from assayd_client.cli.screens.session import GenerationInput, WizardSession
-from assayd_client.cli.screens.wizard import Wizard
+from assayd_screens.session import GenerationInput, WizardSession
+from assayd_screens.wizard import Wizard
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import BIN
 from support.daemons.terminal import Terminal

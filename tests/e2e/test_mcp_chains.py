@@ -13,8 +13,8 @@ import pytest
 from mcp import Client
 
 from assayd_client import AsyncClient
-from assayd_client.cli.mcp.daemon import DaemonConnection
-from assayd_client.cli.mcp.server import AgentServer
+from assayd_mcp.daemon import DaemonConnection
+from assayd_mcp.server import AgentServer
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess
 from support.engines.oci import needs_oci

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from assayd.clock import UlidGenerator
 from assayd.engines.oci import OciEngine
 from assayd.engines.oci.container import find_process_differences
-from assayd.ids import UlidGenerator
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
 from support.engines import flag_probes
 from support.engines.bare_container import spec

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from assayd.clock import UlidGenerator
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
-from assayd.ids import UlidGenerator
 from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import (
     LABEL_CONTAINER,

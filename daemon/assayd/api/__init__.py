@@ -1,8 +1,7 @@
 """The daemon's HTTP interface on its Unix socket: permissions, requests and responses."""
 
-from assayd.api.app import build_server_config, create_app
+from assayd.api.app import build_loopback_config, build_server_config, create_app
 from assayd.api.call import ApiLimits
-from assayd.api.loopback import build_loopback_config
 from assayd.api.peer import ApiServer, Caller, SocketAccess
 
 __all__ = [

@@ -1,4 +1,8 @@
-"""Builds the application: routes, error handlers, the access check for peers, and the server's settings."""
+"""Builds the application: routes, error handlers, the access check for peers, and the servers' settings.
+
+A second server, closed by default, shows only metrics, for a collector that can't open a Unix socket. Callers
+can't be identified on its loopback port, so attempts aren't accessible through it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,8 @@ from typing import Any
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
-from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd import __version__
 from assayd.api import batches as batch_routes
@@ -17,17 +21,16 @@ from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
 from assayd.api.answers import build_api_reference, set_operation_ids
 from assayd.api.bounded_http import ConnectionSlots
-from assayd.api.call import ApiLimits, build_raw_json_response
+from assayd.api.call import ApiLimits, LargeResponseSlots, ResponseCache, build_raw_json_response
 from assayd.api.errors import install_error_handlers
 from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIdMiddleware, TraceMiddleware
 from assayd.api.peer import AccessControlMiddleware, SocketAccess, build_protocol_class
-from assayd.api.responses import LargeResponseSlots, ResponseCache
 from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.audit import AuditLog
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
 from assayd.documents import serialize_compact
-from assayd.metrics import Metrics
+from assayd.metrics import CONTENT_TYPE, Metrics
 from assayd.ports.service import Chains, NullChains, NullWorkflows, Service, Workflows
 from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd.store.library import DatabaseLibrary
@@ -35,6 +38,7 @@ from assayd.store.library import DatabaseLibrary
 _USUAL = ApiLimits()
 
 USUAL_BYTES = 128 * 2**20
+KEEP_ALIVE_S = 75
 GRACE_S = 5
 """How long, at the end, an answer may take to reach a client that is slow to read it."""
 
@@ -154,6 +158,48 @@ def build_server_config(
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        timeout_keep_alive=75,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
+    )
+
+
+METRICS_CONNECTIONS = 16
+METRICS_GRACE_S = 1
+
+
+def build_loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
+    """Return an ASGI application that serves `/metrics` and `/healthz`."""
+    kept = ResponseCache()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await _handle_request(Request(scope), lambda: kept.get("metrics", metrics))(scope, receive, send)
+
+    return app
+
+
+def _handle_request(request: Request, metrics: Callable[[], bytes]) -> Response:
+    if request.method not in {"GET", "HEAD"}:
+        return PlainTextResponse("only GET\n", status_code=405, headers={"Allow": "GET, HEAD"})
+    if request.url.path == "/metrics":
+        return Response(metrics(), media_type=CONTENT_TYPE)
+    if request.url.path == "/healthz":
+        return PlainTextResponse("ok\n")
+    return PlainTextResponse("this address serves only /metrics and /healthz\n", status_code=404)
+
+
+def build_loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
+    """Return the uvicorn configuration of the loopback server."""
+    return uvicorn.Config(
+        build_loopback_app(metrics),
+        http=build_protocol_class(
+            ConnectionSlots(METRICS_CONNECTIONS)
+        ),  # for its limits; over TCP, it knows no caller
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=METRICS_GRACE_S,
     )

@@ -1,31 +1,120 @@
-"""The parts of a request that a route receives: the caller with its rights, and the size-limited body."""
+"""What a route works with: the caller with its rights, the size-limited body, and responses of limited cost.
+
+Users take turns with large responses: without this limit, a client that requests many large responses and
+reads none would make the daemon hold all of them in memory. Responses that everyone gets are cached.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from assayd.api.peer import Caller, SocketAccess
-from assayd.api.responses import LARGE_BYTES, LargeResponse, LargeResponseSlots, ResponseCache
 from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, GrowingReservation
 from assayd.documents import PayloadCaps, parse_json, serialize_attempt, serialize_compact
 from assayd.documents.base import error_path, message_of, reject_excess_errors
 from assayd.errors import RequestError
+from assayd.fair_queue import FairSemaphore
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
 from assayd.ports.service import Chains, Service
 from assayd.store.library import DatabaseLibrary
+
+LARGE_BYTES = 2**20
+AT_ONCE = 3
+"""One of them is reserved for a user without one."""
+_PIECE_BYTES = 256 * 2**10
+
+
+class LargeResponseSlots:
+    """The slots for large responses. `most_s` is the time limit in seconds for sending one response."""
+
+    def __init__(self, *, most_s: float) -> None:
+        self.most_s = most_s
+        self.slots = FairSemaphore(AT_ONCE, reserve_from=2)
+        self.numbers = count()
+
+
+class LargeResponse(Response):
+    """A JSON response that is built at its user's turn and sent in pieces."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self,
+        answers: LargeResponseSlots,
+        uid: int,
+        make: Callable[[], Awaitable[bytes]],
+        *,
+        status: int,
+        headers: Mapping[str, str] | None,
+    ) -> None:
+        super().__init__(status_code=status, headers=headers)
+        self._answers = answers
+        self._uid = uid
+        self._make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Build and send the response. Disconnect a client that doesn't read the response in time."""
+        answers = self._answers
+        async with answers.slots.hold(self._uid, "", str(next(answers.numbers))):
+            body = await self._make()
+            self.headers["content-length"] = str(len(body))
+            async with asyncio.timeout(answers.most_s):
+                await send(
+                    {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+                )
+                for start in range(0, len(body), _PIECE_BYTES):
+                    piece = body[start : start + _PIECE_BYTES]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+
+
+T = TypeVar("T")
+
+SHARE = 10
+"""A kept answer that can change takes at most a tenth of the event loop's time."""
+
+
+class ResponseCache:
+    """A cache of the last response by name."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[str, tuple[float, object]] = {}
+
+    def get(self, name: str, make: Callable[[], T], *, changes: bool = True) -> T:
+        """Return the cached response, or compute it.
+
+        Args:
+            name: the name of the response; from a closed set.
+            make: computes the response.
+            changes: whether the response can change. If so, it is cached for ten times as long as its
+                computation took; otherwise, it is cached indefinitely.
+        """
+        now = self._clock()
+        until, answer = self._kept.get(name, (-math.inf, None))
+        if now >= until:
+            answer = make()
+            done = self._clock()
+            self._kept[name] = (done + SHARE * (done - now) if changes else math.inf, answer)
+        return cast("T", answer)
+
 
 B = TypeVar("B", bound=BaseModel)
 

@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assayd.api.peer import NOBODY, Caller
 from assayd.audit import AuditLog
+from assayd.clock import UlidGenerator
 from assayd.fair_queue import UserThrottle
-from assayd.ids import UlidGenerator
 from assayd.log import REQUEST_ID
 from assayd.metrics import Metrics, get_labelled_series
 from assayd.model.trace_context import TraceContext, parse_headers

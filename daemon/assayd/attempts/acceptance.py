@@ -20,10 +20,10 @@ from typing import NoReturn
 
 import structlog
 
+from assayd.clock import Clock
 from assayd.errors import RequestError, StoreError
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.clock import Clock
 from assayd.store.attempt_queries import StoredUsage
 from assayd.store.jobs import DatabaseJobStore
 

@@ -16,6 +16,7 @@ from assayd.attempts.acceptance import AcceptanceGate, DiskQuota
 from assayd.attempts.conclusion import ConclusionWriter, ended
 from assayd.attempts.scheduler import QueuedAttempt, Scheduler
 from assayd.byte_budget import ByteBudget
+from assayd.clock import Clock, IdSource
 from assayd.documents import LARGE_DOCUMENT_BYTES, add_payload_fields, read_accepted, read_bytes
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
@@ -23,11 +24,10 @@ from assayd.log import get_current_request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import AcceptedSubmission
-from assayd.model.run import Limits
+from assayd.model.run import Limits, derive_attempt_limits
 from assayd.model.submission import Peer, Submission
 from assayd.model.trace_context import parse_text
 from assayd.policies import PolicySet, require_enforceable, tighten_policy
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.service import RepairRequests, WebhookGate
 from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, get_trace_origin
 from assayd.store.jobs import DatabaseJobStore
@@ -273,7 +273,7 @@ class Admission:
             size=len(document),
             read_bytes=read_bytes(document),
             policy=policy,
-            limits=derive_limits(policy, self._caps),
+            limits=derive_attempt_limits(policy, self._caps),
             validator=self._kinds[submission.kind],
             request_id=get_current_request_id(),
             submission=submission if len(document) <= LARGE_DOCUMENT_BYTES else None,
@@ -334,16 +334,3 @@ def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
         f"{validator.image}; use a policy without image"
     )
     raise RequestError("policy.image", message, field="policy")
-
-
-def derive_limits(policy: ExecutionPolicy, caps: Limits) -> Limits:
-    """Return an attempt's limits: the policy's resources, capped by the daemon's settings."""
-    resources = policy.resources
-    return replace(
-        caps,
-        timeout_s=resources.timeout_s,
-        unit_timeout_s=min(resources.unit_timeout_s, resources.timeout_s),
-        memory_bytes=resources.memory_bytes,
-        max_processes=resources.max_processes,
-        work_exec=policy.exec,
-    )

@@ -21,6 +21,7 @@ from assayd.aio import pause
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Facts, FinishedAttempt, Job
 from assayd.attempts.telemetry import collect_facts
+from assayd.clock import Clock
 from assayd.documents import (
     build_execution_document,
     build_limits_document,
@@ -62,7 +63,6 @@ from assayd.ports.artifacts import (
     ConcludedAttempt,
     attach_nothing,
 )
-from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from heapq import merge
 
 from assayd.aio import BroadcastEvent
+from assayd.clock import Clock
 from assayd.model.records import AttemptEvent
-from assayd.ports.clock import Clock
 
 OUTPUT = frozenset({"stdout", "stderr"})
 """The kinds that are not durable."""

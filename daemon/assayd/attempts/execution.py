@@ -16,7 +16,8 @@ import structlog
 from pydantic import BaseModel
 
 from assayd.aio import Deadline
-from assayd.attempts.health import SelfTest
+from assayd.attempts.samples import SelfTest
+from assayd.clock import Clock
 from assayd.documents.attempts import build_output_body, build_stage_body, build_state_body, build_unit_body
 from assayd.errors import AssaydError
 from assayd.kind import Kind
@@ -28,7 +29,6 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
-from assayd.ports.clock import Clock
 from assayd.ports.driving import ALONE, WorkAssignment
 from assayd.ports.tracing import NO_SPAN, Span
 from assayd.sandbox.conversation import RunObserver

@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from assayd.analysis.analyst import Analyst, CheckedSubmission
 from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder, is_large_result
 from assayd.attempts.execution import WAITING_S, AttemptAbandonedError, FinishedAttempt, Job, UnitPublisher
+from assayd.clock import Clock
 from assayd.errors import AssaydError, EngineError
 from assayd.fair_queue import FairSemaphore
 from assayd.findings.network_rules import add_network_facts
@@ -33,7 +34,6 @@ from assayd.model.policy import NetworkMode
 from assayd.model.records import AttemptRun
 from assayd.model.report import Judgement, StageReport
 from assayd.model.run import Cause, RunResult, RunSpec
-from assayd.ports.clock import Clock
 from assayd.ports.tracing import Span
 from assayd.sandbox.sandbox import Lease, Sandbox
 
@@ -209,7 +209,8 @@ class LocalExecution:
         async with AsyncExitStack() as held:
             with job.measure_step(self.clock, "lease"):
                 async with job.deadline.scope():
-                    await self.require_image(job, spec)
+                    if job.policy.image is not None:
+                        await self.require_image(job, spec)
                     await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
                     lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
             yield lease

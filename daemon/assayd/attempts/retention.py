@@ -19,11 +19,11 @@ from typing import NoReturn
 import structlog
 
 from assayd.attempts.acceptance import compute_excess, compute_excess_for_space
+from assayd.clock import Clock
 from assayd.errors import StoreError
 from assayd.model.attempt import SECOND_RUN, Attempt, compute_disk_bytes
 from assayd.model.records import SweepResult
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, is_always_leader
 from assayd.store.attempt_queries import RemovalQuery, StoredUsage
 from assayd.store.batches import DatabaseBatchStore

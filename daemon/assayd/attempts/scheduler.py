@@ -30,6 +30,7 @@ from assayd.attempts.execution import (
 )
 from assayd.attempts.telemetry import build_span_attributes, build_summary_line, count_attempt
 from assayd.byte_budget import ByteBudget
+from assayd.clock import Clock
 from assayd.documents import read_accepted
 from assayd.documents.attempts import build_state_body
 from assayd.errors import RequestError, StoreError
@@ -42,7 +43,6 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import AttemptQuery
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
-from assayd.ports.clock import Clock
 from assayd.ports.tracing import NO_SPAN, Span
 from assayd.store.jobs import DatabaseJobStore
 

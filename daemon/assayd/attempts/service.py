@@ -15,27 +15,30 @@ from types import MappingProxyType
 import structlog
 
 from assayd.attempts.acceptance import AcceptanceGate
-from assayd.attempts.admission import Admission, AttemptOrigin, derive_limits
+from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import FinishedAttempt, Readiness, RemoteAttempts
-from assayd.attempts.health import (
-    SelfTest,
-    build_helpers_row,
-    build_identity_row,
-    build_kinds_row,
-    build_policies_row,
-    build_static_misses_row,
-)
 from assayd.attempts.retention import Retention
+from assayd.attempts.samples import SelfTest
 from assayd.attempts.scheduler import Scheduler
+from assayd.clock import Clock
 from assayd.documents import parse_event_id, replay_diff
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.kind import Kind
 from assayd.kinds.registry import find_missing_packages
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State, format_timestamp
-from assayd.model.health import DaemonFacts, HealthRow, HealthStatus
+from assayd.model.health import (
+    DaemonFacts,
+    HealthRow,
+    HealthStatus,
+    build_helpers_row,
+    build_identity_row,
+    build_kinds_row,
+    build_policies_row,
+    build_static_misses_row,
+)
 from assayd.model.records import (
     AcceptedSubmission,
     AttemptEvent,
@@ -44,11 +47,10 @@ from assayd.model.records import (
     Summary,
     SweepResult,
 )
-from assayd.model.run import Limits
+from assayd.model.run import Limits, derive_attempt_limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import PolicySet, describe_policy
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.clock import Clock
 from assayd.ports.service import find_missing_chain_packages
 from assayd.store.jobs import DatabaseJobStore
 from assayd.tomlfile import FileError, Problem
@@ -425,7 +427,7 @@ class DaemonService:
     ) -> Sequence[str]:
         """Run one sample, and return a sentence for each deviation from the expected result."""
         policy = self._policies.get(validator.default_policy)
-        limits = derive_limits(policy, self._caps)
+        limits = derive_attempt_limits(policy, self._caps)
         async with places:
             try:
                 said = await selftest.run_sample(validator, sample, policy=policy, limits=limits)

@@ -18,6 +18,7 @@ from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.retention import UploadTracker
 from assayd.attempts.scheduler import Scheduler
 from assayd.batches.receiving import ImageDigest, LineCaps, LineReceiver
+from assayd.clock import Clock, IdSource
 from assayd.documents import serialize_attempt, serialize_compact
 from assayd.documents.batches import ItemDocument
 from assayd.errors import AssaydError, RequestError, StoreError
@@ -35,7 +36,6 @@ from assayd.model.batch import (
 )
 from assayd.model.submission import Peer
 from assayd.ports.artifacts import Attester
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.driving import ALONE, Leads, WorkAssignment, WorkKind, is_always_leader
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore

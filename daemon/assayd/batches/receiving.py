@@ -11,6 +11,7 @@ from functools import partial
 
 from assayd.attempts.admission import Admission
 from assayd.byte_budget import SMALL_BYTES, ByteBudget
+from assayd.clock import IdSource
 from assayd.documents import PayloadCaps, digest, read_submission
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
@@ -18,7 +19,6 @@ from assayd.model.attempt import Attempt, Failure
 from assayd.model.batch import Batch, BatchLine, ReceivedLines
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Submission
-from assayd.ports.clock import IdSource
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 

@@ -24,6 +24,7 @@ from itertools import groupby
 
 import h11
 
+from assayd.egress.access import EgressLedger
 from assayd.egress.decision import (
     ALERT,
     ESTABLISHED,
@@ -32,7 +33,6 @@ from assayd.egress.decision import (
     build_rule_violation_error,
     failed,
 )
-from assayd.egress.ledger import EgressLedger
 from assayd.egress.turns import Turn
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.guest.frames import MIN_COST

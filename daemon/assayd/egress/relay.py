@@ -27,7 +27,16 @@ from itertools import count
 import h11
 
 from assayd.aio import run_concurrently
-from assayd.egress.access import LOOK_UPS, Access, EgressContext, Upstream, limit_idle_time, record_access
+from assayd.clock import Clock
+from assayd.egress.access import (
+    LOOK_UPS,
+    Access,
+    EgressContext,
+    EgressLedger,
+    Upstream,
+    limit_idle_time,
+    record_access,
+)
 from assayd.egress.decision import (
     HTTP_PORT,
     RULE_HEADER,
@@ -40,14 +49,12 @@ from assayd.egress.decision import (
     read_target,
 )
 from assayd.egress.guest import GuestConnection, HttpReader
-from assayd.egress.ledger import EgressLedger
 from assayd.egress.resolver import LookUp, Resolver, resolve_blocking
 from assayd.egress.turns import ThresholdSemaphore, TurnScheduler
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import AccessProtocol
-from assayd.ports.clock import Clock
 from assayd.ports.egress import EgressLimits, GuestStream
 
 Pairs = list[tuple[bytes, bytes]]

@@ -2,6 +2,8 @@
 
 An attempt goes to the least busy executor that can run it. If an executor ends, its containers are removed,
 then its attempts run again. Runs that the journal contains count towards their maximum number.
+
+`ExecutorReadiness` is the readiness of the daemon and all of its executors, with their health rows.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 import structlog
 
@@ -19,10 +22,9 @@ from assayd.analysis.processes import WorkerParents, WorkerProcess
 from assayd.attempts.execution import WAITING_S, AttemptAbandonedError, FinishedAttempt, Job
 from assayd.attempts.lifecycle import RequireImage
 from assayd.errors import AssaydError, EngineError
-from assayd.executors.link import Link
-from assayd.executors.worker import AssignedRun, ExecutorStatus, RecordedSpan, describe_problem
+from assayd.executors.worker import AssignedRun, ExecutorStatus, Link, RecordedSpan, describe_problem
 from assayd.fair_queue import FairSemaphore
-from assayd.metrics import Samples, combine_samples, remove_gauges
+from assayd.metrics import Metrics, Samples, combine_samples, remove_gauges
 from assayd.model.attempt import Attempt, State
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.policy import ExecutionPolicy
@@ -30,6 +32,7 @@ from assayd.model.records import AttemptRun
 from assayd.model.report import Verdict
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.artifacts import BundleAttachments
+from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
@@ -470,3 +473,54 @@ class ExecutorSet:
 
 def _row(check: str, status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
     return HealthRow(check=check, status=status, detail=detail, remedy=remedy)
+
+
+class ExecutorReadiness:
+    """The readiness of the daemon and all of its executors. It implements `execution.Readiness`.
+
+    The daemon's own sandbox runs samples and tests images; it keeps no idle containers.
+    """
+
+    def __init__(self, local: ReadinessSupervisor, executors: ExecutorSet) -> None:
+        self._local = local
+        self._executors = executors
+        self.tried = executors.tried
+
+    def ready(self) -> tuple[bool, str]:
+        """Return whether attempts can run and, if not, the reason."""
+        problem = self._local.ready()[1] or self._executors.problem()
+        return not problem, problem
+
+    async def prepare(self) -> None:
+        """Prepare the daemon's sandbox, and wait until each executor has tried to become ready."""
+        await self._local.prepare()
+        await self.tried.wait()
+
+    async def keep_ready(self) -> NoReturn:
+        """Keep the daemon's sandbox ready; executors do the same with theirs."""
+        await self._local.keep_ready()
+
+    async def keep_sweeping(self) -> None:
+        """Remove leftover containers of the daemon, and of executors that a former setting started."""
+        await self._local.keep_sweeping()
+
+    def image_problem(self, name: str) -> str:
+        """Return the reason why an image can't be used, or "" if no reason is known."""
+        return self._local.image_problem(name)
+
+    async def image_digest(self, name: str) -> str:
+        """Return the digest of the image with this name. Raises: EngineError."""
+        return await self._local.image_digest(name)
+
+    def update_gauges(self, metrics: Metrics) -> None:
+        """Update the gauges of the daemon's pool; executors send their values."""
+        self._local.update_gauges(metrics)
+
+    async def run_health_checks(self) -> Sequence[HealthRow]:
+        """Check the engine, the images, leftover containers and all executors."""
+        return [*await self._local.run_health_checks(), *self._executors.health_rows()]
+
+    async def check_isolation(self) -> HealthRow:
+        """Test the isolation of the daemon's and all executors' containers; return the first failed row."""
+        rows = [await self._local.check_isolation(), *await self._executors.check_isolation()]
+        return next((row for row in rows if row.status is not HealthStatus.OK), rows[0])

@@ -1,7 +1,11 @@
 """An executor: runs checked attempts in its containers, until the daemon stops it or ends.
 
 It asks the daemon for everything in the database: to record a run before any submitted code is sent to its
-container, to test an image, and for the files of a chain. `wiring.executors` builds its parts.
+container, to test an image, and for the files of a chain. `wiring.execution` builds its parts.
+
+`Link` carries messages in both directions: pickled values with their length, over a socket pair. Only these
+processes have the socket. They run the same code as the same user, so an executor that has been taken over
+could harm the daemon without pickle, too (docs/decisions/0185).
 """
 
 from __future__ import annotations
@@ -9,12 +13,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import pickle
 import socket
+import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
+from typing import cast
 
 import structlog
 
@@ -23,7 +30,6 @@ from assayd.analysis.analyst import CheckedSubmission
 from assayd.attempts.execution import WAITING_S, AttemptAbandonedError, Job
 from assayd.attempts.lifecycle import LocalExecution
 from assayd.errors import AssaydError, EngineError, StoreError
-from assayd.executors.link import Link
 from assayd.kind import Kind
 from assayd.metrics import Metrics, Samples
 from assayd.model.attempt import Attempt
@@ -336,8 +342,7 @@ class ExecutorWorker:
 
     async def require_image(self, job: Job, spec: RunSpec) -> None:
         """Let the daemon test the image that a policy names. Raises: EngineError."""
-        if job.policy.image is not None:
-            await self._ask("image", job.attempt.id, spec)
+        await self._ask("image", job.attempt.id, spec)
 
     async def get_attachments(self, attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
         """Return the additional files of an attempt that belongs to a chain. Raises: StoreError."""
@@ -350,3 +355,57 @@ class ExecutorWorker:
 def describe_problem(problem: AssaydError) -> Problem:
     """Return an error's parts, which an executor can restore."""
     return problem.code, problem.message, problem.retryable
+
+
+_LENGTH = struct.Struct(">I")
+
+Handlers = Mapping[str, Callable[..., None]]
+"""The function that handles each kind of message; its arguments are the message's values."""
+
+
+class Link(asyncio.Protocol):
+    """One end of a connection between the daemon and an executor."""
+
+    def __init__(self, handlers: Handlers, lost: Callable[[], None]) -> None:
+        self._handlers = handlers
+        self._lost = lost
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self.received = 0
+        """The number of received messages."""
+
+    async def open(self, stream: socket.socket) -> None:
+        """Start to receive messages from a connected, non-blocking socket."""
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=stream)
+
+    def send(self, kind: str, *values: object) -> None:
+        """Send a message. After the end of the connection, do nothing."""
+        if self._transport is not None and not self._transport.is_closing():
+            data = pickle.dumps((kind, *values), pickle.HIGHEST_PROTOCOL)
+            self._transport.write(_LENGTH.pack(len(data)) + data)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end of the connection."""
+        self._lost()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle all complete messages."""
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
+            if len(buffer) < end:
+                return
+            kind, *values = pickle.loads(bytes(memoryview(buffer)[_LENGTH.size : end]))  # noqa: S301
+            del buffer[:end]
+            self.received += 1
+            self._handlers[kind](*values)

@@ -2,7 +2,7 @@
 
 An image has two layers: the distribution's packages, and the guest code. The first layer is cached by
 recipe, package lists and this code. The second layer changes often and takes a second to build.
-`Engine.load_image` loads the file.
+`Engine.load_image` loads the file. Measured memory baselines are stored next to the archives.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from assayd.errors import ConfigError
 from assayd.imaging import inventory, packages, rootfs, sbom
 from assayd.imaging.adopting import ImageEngine, System, adopt_image
 from assayd.imaging.archive import Image, pack_layer, write_archive
-from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, read_baseline
 from assayd.imaging.modules import list_modules
 from assayd.imaging.packages import BuildFolders, Progress, lock_build_folders
 from assayd.imaging.recipe import Recipe, RecipeFolders
 from assayd.imaging.sbom import SBOM_FILE
 from assayd.imaging.tree import (
+    LABEL_BASELINE,
     LABEL_FILES,
     compute_digest,
     compute_guest_digest,
@@ -301,3 +301,21 @@ def _remove_other_folders(folder: Path, *kept: Path) -> None:
     for path in folder.iterdir():
         if path.is_dir() and path not in kept:
             shutil.rmtree(path)
+
+
+UNMEASURED = "unmeasured"
+"""Tag of an image whose baseline is unknown; such an image never gets the name that runs use."""
+_BASELINES = "baselines.json"
+
+
+def read_baseline(cache: Path, name: str, files: str) -> int | None:
+    """Return an image's measured baseline in megabytes, or None if its content wasn't measured."""
+    path = cache / name / _BASELINES
+    found = json.loads(path.read_text()) if path.is_file() else {}
+    megabytes = found.get(files)
+    return megabytes if type(megabytes) is int else None
+
+
+def store_baseline(cache: Path, name: str, files: str, megabytes: int) -> None:
+    """Store the measured baseline, and delete the baselines of other image contents."""
+    (cache / name / _BASELINES).write_text(json.dumps({files: megabytes}))

@@ -63,6 +63,7 @@ def compute_file_digest(path: Path) -> str:
 
 
 LABEL_FILES = "org.assayd.files"
+LABEL_BASELINE = "org.assayd.baseline-bytes"
 
 _LINKS = 2
 """Links to a file that one image has: the image's, and that of `DeduplicatedFiles`."""

@@ -381,6 +381,19 @@ class ExecutionPolicy:
         """Return whether a validated result can be approved or committed."""
         return self.approve_reported or not self.reports_only
 
+    def find_unenforceable_part(self, *, egress: bool) -> str | None:
+        """Return the part of this policy that can't be enforced, or None.
+
+        An allowlist without hosts can be enforced: it denies everything, like a container without a network.
+
+        Args:
+            egress: whether the relay is enabled.
+        """
+        if self.network.mode is NetworkMode.ALLOWLIST and self.network.hosts and not egress:
+            count = len(self.network.hosts)
+            return f"its network allowlist has {count} host(s), but the relay is off (egress.enabled)"
+        return None
+
     def to_runtime_policy(self) -> ExecutionPolicy:
         """Return the form of this policy that is used to plan a run.
 

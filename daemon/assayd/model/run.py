@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from assayd.model.policy import ImportPolicy, NetworkPolicy
+from assayd.model.policy import ExecutionPolicy, ImportPolicy, NetworkPolicy
 
 
 class Program(StrEnum):
@@ -113,6 +113,19 @@ class Limits:
     outputs_bytes: int = 16 * 2**20
     findings: int = 500
     retry_context_bytes: int = 32 * 2**10
+
+
+def derive_attempt_limits(policy: ExecutionPolicy, caps: Limits) -> Limits:
+    """Return an attempt's limits: the policy's resources, capped by the daemon's settings."""
+    resources = policy.resources
+    return replace(
+        caps,
+        timeout_s=resources.timeout_s,
+        unit_timeout_s=min(resources.unit_timeout_s, resources.timeout_s),
+        memory_bytes=resources.memory_bytes,
+        max_processes=resources.max_processes,
+        work_exec=policy.exec,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
 """Execution policies: profiles in TOML files, composed, clamped, looked up, and tightened by requests.
 
-read (files) -> resolve `extends` (resolve, merge) -> clamp to bounds -> ExecutionPolicy
+read (files) -> resolve `extends` (resolve) -> clamp to bounds -> ExecutionPolicy
 """
 
-from assayd.policies.canonical import describe_policy, find_unenforceable_part
+from assayd.policies.canonical import describe_policy
 from assayd.policies.load import PolicySet, load_policies, require_enforceable
-from assayd.policies.merge import merge_policies
 from assayd.policies.override import tighten_policy
+from assayd.policies.resolve import merge_policies
 
 __all__ = [
     "PolicySet",
@@ -15,5 +15,4 @@ __all__ = [
     "merge_policies",
     "require_enforceable",
     "tighten_policy",
-    "find_unenforceable_part",
 ]

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from assayd.model.policy import ExecutionPolicy, IgnoredErrors, NetworkMode
+from assayd.model.policy import ExecutionPolicy, IgnoredErrors
 from assayd.model.submission import JsonValue
 from assayd.policies.files import Profile
 
@@ -94,7 +94,7 @@ def describe_policy(
     policy: ExecutionPolicy, *, egress: bool = True, origins: Origins = MappingProxyType({})
 ) -> dict[str, JsonValue]:
     """Return a complete policy as shown by ``assay policy show`` and ``GET /v1/policies/{name}``."""
-    reason = find_unenforceable_part(policy, egress=egress)
+    reason = policy.find_unenforceable_part(egress=egress)
     return {
         "name": policy.name,
         "description": policy.description,
@@ -114,21 +114,6 @@ def add_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
     """Return the policy together with the digest of its effective values."""
     text = json.dumps(build_effective_values(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return replace(policy, digest=hashlib.sha256(text.encode()).hexdigest())
-
-
-def find_unenforceable_part(policy: ExecutionPolicy, *, egress: bool) -> str | None:
-    """Return the part of a policy that can't be enforced, or None.
-
-    An allowlist without hosts can be enforced: it denies everything, like a container without a network.
-
-    Args:
-        policy: the effective profile.
-        egress: whether the relay is enabled.
-    """
-    if policy.network.mode is NetworkMode.ALLOWLIST and policy.network.hosts and not egress:
-        count = len(policy.network.hosts)
-        return f"its network allowlist has {count} host(s), but the relay is off (egress.enabled)"
-    return None
 
 
 def _to_sorted_list(names: frozenset[str]) -> list[JsonValue]:

@@ -20,13 +20,11 @@ from assayd.policies.canonical import (
     MEGABYTE,
     Origins,
     add_digest,
-    find_unenforceable_part,
     find_value_origins,
     flatten_values,
 )
 from assayd.policies.files import CODE, Profile, find_profile_paths, read_categories, read_profile
-from assayd.policies.merge import merge_bounds
-from assayd.policies.resolve import ProfileDraft, ProfileResolver
+from assayd.policies.resolve import ProfileDraft, ProfileResolver, merge_bounds
 from assayd.tomlfile import FileError, Problem
 
 
@@ -151,7 +149,7 @@ class PolicySet:
         draft = resolver.resolve_draft(candidate.name)
         if draft is None:
             raise FileError(CODE, resolver.problems)
-        reason = find_unenforceable_part(draft.policy, egress=self.egress)
+        reason = draft.policy.find_unenforceable_part(egress=self.egress)
         if reason is not None:
             raise FileError(CODE, [candidate.file.problem(("network", "hosts"), reason)])
         return self._apply_bounds(draft)
@@ -221,7 +219,7 @@ def require_enforceable(policy: ExecutionPolicy, *, egress: bool = True) -> None
     Raises:
         RequestError: ``policy.unenforceable``.
     """
-    reason = find_unenforceable_part(policy, egress=egress)
+    reason = policy.find_unenforceable_part(egress=egress)
     if reason is not None:
         message = f"policy {policy.name!r} can't be enforced: {reason}"
         raise RequestError("policy.unenforceable", message, field="policy")

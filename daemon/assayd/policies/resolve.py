@@ -1,8 +1,9 @@
 """Resolves profiles: first merges the inherited values, and then applies the profile's own values.
 
-The profiles that a profile extends are merged (`merge`). Then the profile's own values are applied: a limit
-or a mode replaces the inherited value, and a list adds to the inherited list. Therefore, a profile is
-tighter than its parents only if its own values are tighter.
+The profiles that a profile extends are merged: the union allows everything that any of them allows, but names
+that one of them forbids stay forbidden, and `enforce_forbidden` stays enabled. Then the profile's own values
+are applied: a limit or a mode replaces the inherited value, and a list adds to the inherited list. Therefore,
+a profile is tighter than its parents only if its own values are tighter.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from assayd.model.policy import (
     SqlPolicy,
     SubmoduleRule,
 )
-from assayd.policies.canonical import MEGABYTE
+from assayd.policies.canonical import MEGABYTE, add_digest
 from assayd.policies.files import (
     AdapterTable,
     BoundsTable,
@@ -45,7 +46,6 @@ from assayd.policies.files import (
     ResourcesTable,
     SqlTable,
 )
-from assayd.policies.merge import merge_bounds, merge_commands, merge_policies
 from assayd.tomlfile import Problem
 
 Categories = Mapping[str, frozenset[str]]
@@ -119,15 +119,15 @@ class ProfileResolver:
             approve_reported=_inherit_flag(table.approve_reported, base.policy.approve_reported),
             image=table.image or base.policy.image,
             exec=_inherit_flag(table.exec, base.policy.exec),
-            network=_merge_network(table.network, base.policy.network if parents else None),
-            imports=_merge_imports(table.imports, base.policy.imports if parents else None, self._categories),
-            adapter=_merge_adapter_contract(table.adapter, base.policy.adapter),
+            network=_apply_network(table.network, base.policy.network if parents else None),
+            imports=_apply_imports(table.imports, base.policy.imports if parents else None, self._categories),
+            adapter=_apply_adapter(table.adapter, base.policy.adapter),
             commands=merge_commands(base.policy.commands, _build_commands(table.commands)),
-            sql=_merge_sql(table.sql, base.policy.sql),
-            quality=_merge_quality(table.quality, base.policy.quality),
-            resources=_merge_resources(table.resources, base.policy.resources),
+            sql=_apply_sql(table.sql, base.policy.sql),
+            quality=_apply_quality(table.quality, base.policy.quality),
+            resources=_apply_resources(table.resources, base.policy.resources),
         )
-        return ProfileDraft(policy=policy, bounds=_merge_bounds(table.bounds, base.bounds))
+        return ProfileDraft(policy=policy, bounds=_apply_bounds(table.bounds, base.bounds))
 
     def _build_base_draft(self) -> ProfileDraft:
         return ProfileDraft(policy=ExecutionPolicy(name=""), bounds=self._bounds)
@@ -176,7 +176,7 @@ def _find_unused_http_rules(profile: Profile) -> Iterator[Problem]:
             yield profile.file.problem(("network", "http", host), message)
 
 
-def _merge_network(table: NetworkTable, base: NetworkPolicy | None) -> NetworkPolicy:
+def _apply_network(table: NetworkTable, base: NetworkPolicy | None) -> NetworkPolicy:
     inherited = base or NetworkPolicy()
     ports, listed = frozenset(table.ports or ()), frozenset(table.hosts or ())
     freed = {host: rule for host, rule in inherited.http.items() if host not in listed}
@@ -193,7 +193,7 @@ def _build_http_rule(table: HttpTable) -> HttpRule:
     return HttpRule(methods=frozenset(table.methods or ()), paths=frozenset(table.paths or ()))
 
 
-def _merge_imports(table: ImportsTable, base: ImportPolicy | None, categories: Categories) -> ImportPolicy:
+def _apply_imports(table: ImportsTable, base: ImportPolicy | None, categories: Categories) -> ImportPolicy:
     inherited = base or ImportPolicy()
     if table.only is not None:
         inherited = _narrow_imports(inherited, frozenset(table.only))
@@ -219,7 +219,7 @@ def _narrow_imports(inherited: ImportPolicy, only: frozenset[str]) -> ImportPoli
     return replace(kept, names=names)
 
 
-def _merge_adapter_contract(table: AdapterTable, base: AdapterContract) -> AdapterContract:
+def _apply_adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
     """Return the merged contract: a list replaces the inherited one, but forbidden names accumulate."""
     return AdapterContract(
         decorators=_inherit_list(table.decorators, base.decorators),
@@ -230,13 +230,13 @@ def _merge_adapter_contract(table: AdapterTable, base: AdapterContract) -> Adapt
     )
 
 
-def _merge_sql(table: SqlTable, base: SqlPolicy) -> SqlPolicy:
+def _apply_sql(table: SqlTable, base: SqlPolicy) -> SqlPolicy:
     stated = {name: RuleLevel(level) for name, level in table.rules.items()}
     rules = tuple(sorted({**dict(base.rules), **stated}.items()))
     return replace(base, rules=rules, **table.model_dump(exclude_none=True, exclude={"rules"}))
 
 
-def _merge_quality(table: QualityTable, base: QualityPolicy) -> QualityPolicy:
+def _apply_quality(table: QualityTable, base: QualityPolicy) -> QualityPolicy:
     stated = {name: RuleLevel(level) for name, level in table.rules.items()}
     plain = table.model_dump(exclude_none=True, exclude={"rules", "severity"})
     severity = base.severity if table.severity is None else RuleLevel(table.severity)
@@ -256,7 +256,7 @@ def _build_commands(table: CommandsTable) -> CommandPolicy:
     )
 
 
-def _merge_resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
+def _apply_resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
     memory_mb = table.memory_mb
     return ResourcePolicy(
         timeout_s=_inherit_number(table.timeout_s, base.timeout_s),
@@ -266,7 +266,7 @@ def _merge_resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePol
     )
 
 
-def _merge_bounds(table: BoundsTable, base: LimitRanges) -> LimitRanges:
+def _apply_bounds(table: BoundsTable, base: LimitRanges) -> LimitRanges:
     stated = {limit: LimitRange(least=pair[0], most=pair[1]) for limit, pair in table if pair is not None}
     return replace(base, **stated)
 
@@ -281,3 +281,192 @@ def _inherit_flag(stated: bool | None, inherited: bool) -> bool:
 
 def _inherit_number(value: float | None, inherited: float) -> float:
     return inherited if value is None else value
+
+
+_MILD = tuple(RuleLevel)
+_Levels = tuple[tuple[str, RuleLevel], ...]
+Names = Mapping[str, frozenset[str]]
+
+
+def merge_policies(first: ExecutionPolicy, second: ExecutionPolicy) -> ExecutionPolicy:
+    """Return the union of two policies, with the more permissive value of each key.
+
+    Args:
+        first: a policy.
+        second: another policy; the order doesn't matter.
+    """
+    united = replace(
+        first,
+        name=f"{first.name}+{second.name}",
+        enforcement=first.enforcement if first.reports_only else second.enforcement,
+        approve_reported=first.approve_reported or second.approve_reported,
+        image=_merge_images(first.image, second.image),
+        exec=first.exec or second.exec,
+        network=_merge_network(first.network, second.network),
+        imports=_merge_imports(first.imports, second.imports),
+        adapter=_merge_adapter_contracts(first.adapter, second.adapter),
+        commands=_merge_parents_commands(first.commands, second.commands),
+        sql=_merge_sql(first.sql, second.sql),
+        quality=_merge_quality(first.quality, second.quality),
+        resources=_merge_resources(first.resources, second.resources),
+        clamped=tuple(dict.fromkeys(first.clamped + second.clamped)),
+    )
+    return add_digest(united)
+
+
+def _merge_images(a: str | None, b: str | None) -> str | None:
+    """Return the image that either policy sets (the alphabetically first if both do), or None.
+
+    Two different images can't occur, because no profile can inherit two images.
+    """
+    return min((name for name in (a, b) if name is not None), default=None)
+
+
+def merge_bounds(first: LimitRanges, second: LimitRanges) -> LimitRanges:
+    """Return the narrowest bounds that include both of the given bounds."""
+    return LimitRanges(
+        timeout_s=_merge_ranges(first.timeout_s, second.timeout_s),
+        unit_timeout_s=_merge_ranges(first.unit_timeout_s, second.unit_timeout_s),
+        memory_mb=_merge_ranges(first.memory_mb, second.memory_mb),
+        max_processes=_merge_ranges(first.max_processes, second.max_processes),
+    )
+
+
+def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
+    """Return the union of the allowed commands. Everything that either policy rejects stays rejected.
+
+    The second policy's `ignored_errors` replaces the first one's, unless it is None.
+    """
+    none: frozenset[str] = frozenset()
+    return CommandPolicy(
+        allowed=a.allowed | b.allowed,
+        blocked=a.blocked | b.blocked,
+        builtins=a.builtins | b.builtins,
+        options={
+            name: a.options.get(name, none) | b.options.get(name, none)
+            for name in a.options.keys() | b.options.keys()
+        },
+        protected=a.protected | b.protected,
+        ignored_errors=a.ignored_errors if b.ignored_errors is None else b.ignored_errors,
+    )
+
+
+def _merge_parents_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
+    """Return the merged commands of two parents: of two values of `ignored_errors`, the milder one counts."""
+    levels = [each.ignored_errors for each in (a, b) if each.ignored_errors is not None]
+    return replace(
+        merge_commands(a, b), ignored_errors=min(levels, key=tuple(IgnoredErrors).index, default=None)
+    )
+
+
+def _merge_sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
+    return SqlPolicy(
+        max_bytes=max(a.max_bytes, b.max_bytes),
+        max_statements=max(a.max_statements, b.max_statements),
+        max_rows=max(a.max_rows, b.max_rows),
+        max_cell_chars=max(a.max_cell_chars, b.max_cell_chars),
+        rules=_merge_levels(a.rules, b.rules),
+    )
+
+
+def _merge_quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
+    return QualityPolicy(
+        severity=min(a.severity, b.severity, key=_MILD.index),
+        rules=_merge_levels(a.rules, b.rules),
+        generalization=a.generalization or b.generalization,
+        mutants=max(a.mutants, b.mutants),
+    )
+
+
+def _merge_levels(a: _Levels, b: _Levels) -> _Levels:
+    """Return each rule's level: the milder level if both policies set one, otherwise the only level."""
+    found = dict(a)
+    for name, level in b:
+        found[name] = min(found.get(name, level), level, key=_MILD.index)
+    return tuple(sorted(found.items()))
+
+
+def _merge_network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:
+    return NetworkPolicy(
+        mode=NetworkMode.ALLOWLIST if NetworkMode.ALLOWLIST in {a.mode, b.mode} else NetworkMode.BLOCKED,
+        hosts=a.hosts | b.hosts,
+        ports=a.ports | b.ports,
+        connect_timeout_s=max(a.connect_timeout_s, b.connect_timeout_s),
+        http=_merge_http_rules(a, b),
+    )
+
+
+def _merge_http_rules(a: NetworkPolicy, b: NetworkPolicy) -> Mapping[str, HttpRule]:
+    """Return the union of HTTP rules. If either policy lists a host without rules, it is unrestricted."""
+    united: dict[str, HttpRule] = {}
+    for host in a.http.keys() | b.http.keys():
+        rules = [policy.http.get(host) for policy in (a, b) if host in policy.hosts]
+        known = [rule for rule in rules if rule is not None]
+        if len(known) == len(rules):
+            methods, paths = [rule.methods for rule in known], [rule.paths for rule in known]
+            united[host] = HttpRule(methods=_unite_sets(methods), paths=_unite_sets(paths))
+    return united
+
+
+def _unite_sets(sets: Sequence[frozenset[str]]) -> frozenset[str]:
+    """Return the union of sets in which an empty set means everything."""
+    return frozenset().union(*sets) if all(sets) else frozenset()
+
+
+def _merge_imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
+    inherit = SubmoduleRule.INHERIT in {a.submodules, b.submodules}
+    return ImportPolicy(
+        mode=ImportMode.OBSERVE if ImportMode.OBSERVE in {a.mode, b.mode} else ImportMode.ENFORCE,
+        categories=tuple(dict.fromkeys(a.categories + b.categories)),
+        allowed=a.allowed | b.allowed,
+        denied=a.denied | b.denied,
+        submodules=SubmoduleRule.INHERIT if inherit else SubmoduleRule.EXACT,
+        names=_merge_attribute_lists(a, b),
+        enforce_forbidden=a.enforce_forbidden or b.enforce_forbidden,
+    )
+
+
+def _merge_adapter_contracts(a: AdapterContract, b: AdapterContract) -> AdapterContract:
+    """Return the union of two contracts.
+
+    The result accepts the decorators and names of both contracts, and requires the methods of both.
+    """
+    return AdapterContract(
+        decorators=_merge_lists(a.decorators, b.decorators),
+        methods=_merge_lists(a.methods, b.methods),
+        base_classes=_merge_lists(a.base_classes, b.base_classes),
+        modules=_merge_lists(a.modules, b.modules),
+        forbidden=a.forbidden | b.forbidden,
+    )
+
+
+def _merge_lists(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return a if a == b else tuple(sorted({*a, *b}))
+
+
+def _merge_attribute_lists(a: ImportPolicy, b: ImportPolicy) -> Names:
+    """Return the union of attribute lists. A module allowed without a list by either is unrestricted."""
+    united: dict[str, frozenset[str]] = {}
+    for module in a.names.keys() | b.names.keys():
+        lists = [policy.names.get(module) for policy in (a, b) if _covers_module(policy, module)]
+        known = [attributes for attributes in lists if attributes is not None]
+        if len(known) == len(lists):
+            united[module] = frozenset().union(*known)
+    return united
+
+
+def _covers_module(policy: ImportPolicy, module: str) -> bool:
+    return module in policy.names or policy.allows(module)
+
+
+def _merge_resources(a: ResourcePolicy, b: ResourcePolicy) -> ResourcePolicy:
+    return ResourcePolicy(
+        timeout_s=max(a.timeout_s, b.timeout_s),
+        unit_timeout_s=max(a.unit_timeout_s, b.unit_timeout_s),
+        memory_bytes=max(a.memory_bytes, b.memory_bytes),
+        max_processes=max(a.max_processes, b.max_processes),
+    )
+
+
+def _merge_ranges(a: LimitRange, b: LimitRange) -> LimitRange:
+    return LimitRange(least=min(a.least, b.least), most=max(a.most, b.most))

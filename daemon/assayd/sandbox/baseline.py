@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from assayd.aio import run_cleanup
+from assayd.clock import UlidGenerator
 from assayd.errors import ConfigError, EngineError
-from assayd.ids import UlidGenerator
 from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import Engine, ImageFacts
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, build_container_spec, open_container

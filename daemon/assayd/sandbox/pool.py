@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import structlog
 
 from assayd.aio import backoff_delay_s, pause, run_cleanup, task_group
+from assayd.clock import Clock, IdSource
 from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_EXECUTOR, ContainerRef, Engine, OwnedContainer
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
 from assayd.sandbox.pool_decisions import (

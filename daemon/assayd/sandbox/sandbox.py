@@ -19,12 +19,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assayd.aio import Deadline, run_cleanup, task_group
+from assayd.clock import Clock
 from assayd.errors import EngineError
-from assayd.imaging.baselines import LABEL_BASELINE
-from assayd.imaging.tree import compute_guest_digest
+from assayd.imaging.tree import LABEL_BASELINE, compute_guest_digest
 from assayd.model.policy import NetworkMode
 from assayd.model.run import ContainerFacts, RunEndReason, RunResult, RunSpec, UnitEndReason, UnitResult
-from assayd.ports.clock import Clock
 from assayd.ports.egress import Egress
 from assayd.ports.engine import Engine, EngineInfo, ImageFacts
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container

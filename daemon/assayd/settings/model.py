@@ -23,8 +23,10 @@ from assayd.model.hosts import parse_webhook_url
 from assayd.model.policy import LimitRange, LimitRanges
 from assayd.model.run import Limits
 from assayd.ports.egress import EgressLimits
-from assayd.settings import default_places
 from assayd.settings.values import (
+    get_default_run_dir,
+    get_default_socket_path,
+    get_default_state_dir,
     parse_octal,
     reject_bool,
     reject_public_http,
@@ -140,7 +142,7 @@ class EngineSettings(_Section):
         description="Clone containers from a warm one (oci) if isolation holds; off: start each one.",
     )
     run_dir: Path = Field(
-        default_factory=default_places.get_default_run_dir,
+        default_factory=get_default_run_dir,
         description="Run-time files of containers (oci), shared by all daemons of a user.",
         examples=["/run/assayd-oci"],
     )
@@ -522,7 +524,7 @@ class Settings(RootSettings):
     """
 
     socket: Path = Field(
-        default_factory=default_places.get_default_socket_path,
+        default_factory=get_default_socket_path,
         description="Path of the API's socket; the socket of a socket unit overrides it.",
         examples=["/run/assayd/assayd.sock"],
     )
@@ -531,7 +533,7 @@ class Settings(RootSettings):
     )
     socket_mode: Mode = Field(0o660, description="Permissions of the socket, octal.")
     state_dir: Path = Field(
-        default_factory=default_places.get_default_state_dir,
+        default_factory=get_default_state_dir,
         description="Directory of the database and artifacts.",
         examples=["/var/lib/assayd"],
     )

@@ -1,10 +1,12 @@
-"""Validators for single values of settings: numbers, modes, groups, addresses."""
+"""Single values of settings: validators of numbers, modes, groups and addresses, and default locations."""
 
 from __future__ import annotations
 
 import grp
 import ipaddress
+import os
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 NEAR = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
@@ -72,3 +74,27 @@ def split_address(text: str) -> tuple[str, int]:
     """Return the address and port in a string, or an empty address and 0 for an invalid string."""
     found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
     return (found[1] or found[2], int(found[3])) if found else ("", 0)
+
+
+def get_default_state_dir() -> Path:
+    """Return the default state folder of this user's daemon."""
+    if os.environ.get("STATE_DIRECTORY"):  # created by the service manager: systemd.exec(5)
+        return Path(os.environ["STATE_DIRECTORY"])
+    if os.geteuid() == 0:
+        return Path("/var/lib/assayd")
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "assayd"
+
+
+def get_default_socket_path() -> Path:
+    """Return the default path of the socket of this user's daemon."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if os.geteuid() == 0 or not base:
+        return Path("/run/assayd/assayd.sock")
+    return Path(base) / "assayd" / "assayd.sock"
+
+
+def get_default_run_dir() -> Path:
+    """Return the default folder for data that is needed only while containers exist."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return Path("/run" if os.geteuid() == 0 or not base else base) / "assayd-oci"

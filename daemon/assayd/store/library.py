@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, delete, func, insert, select
 
+from assayd.clock import Clock
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.merge import PARTLY_CHECKED
 from assayd.model.policy import REPORT_ONLY, Enforcement
 from assayd.model.records import LibraryEntry
 from assayd.model.report import Verdict
-from assayd.ports.clock import Clock
 from assayd.store.access import DatabaseAccess
 from assayd.store.tables import attempts, from_micros, library_entries, submissions, to_micros, verdicts
 

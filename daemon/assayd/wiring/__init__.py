@@ -1,8 +1,15 @@
 """Builds all parts from the settings and connects them. It makes no decisions at run time."""
 
-from assayd.wiring.api import ApiConfigs, build_application, build_socket_access, configure_api
 from assayd.wiring.basics import CoreParts, PartOverrides
-from assayd.wiring.build import OWN, Assembly, build_daemon
+from assayd.wiring.build import (
+    OWN,
+    ApiConfigs,
+    Assembly,
+    build_application,
+    build_daemon,
+    build_socket_access,
+    configure_api,
+)
 
 __all__ = [
     "OWN",

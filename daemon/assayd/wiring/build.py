@@ -1,24 +1,28 @@
-"""Builds all parts from the settings and connects them. It makes no decisions at run time."""
+"""Builds all parts from the settings and connects them, and configures the API's servers.
+
+It makes no decisions at run time.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+import grp
+import os
+import pwd
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import structlog
-from fastapi import APIRouter
+import uvicorn
+from fastapi import APIRouter, FastAPI
 
 from assayd import __version__
 from assayd.aio import task_group
-from assayd.analysis.analyst import Analyst
+from assayd.api import SocketAccess, build_loopback_config, build_server_config, create_app
+from assayd.api.bounded_http import ConnectionSlots
 from assayd.attempts.acceptance import AcceptanceGate, DiskQuota
 from assayd.attempts.admission import Admission
-from assayd.attempts.conclusion import ConclusionWriter
-from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
 from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.attempts.retention import Retention, UploadTracker
@@ -27,42 +31,22 @@ from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import register_disk_gauges, update_gauges_periodically
 from assayd.audit import FOLDER, AuditLog
 from assayd.batches import DaemonBatches
+from assayd.clock import Clock
 from assayd.documents.base import digest
 from assayd.errors import ConfigError
 from assayd.fair_queue import UserThrottle
-from assayd.ids import SystemClock, UlidGenerator
-from assayd.kind import Kind
-from assayd.kinds import registry
-from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.model.health import DaemonFacts
-from assayd.policies import PolicySet
-from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.clock import Clock
 from assayd.ports.service import Chains, Workflows
-from assayd.ports.tracing import Tracing
-from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
-from assayd.store.artifacts import FileArtifactStore
-from assayd.store.batches import DatabaseBatchStore
-from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_job_store
 from assayd.store.library import DatabaseLibrary
 from assayd.store.outbox import Outbox
-from assayd.store.recorder import Recorder
-from assayd.webhooks import Receiver
-from assayd.wiring.basics import CoreParts, PartOverrides
+from assayd.wiring.basics import CoreParts, PartOverrides, build_basics, read_receivers
 from assayd.wiring.execution import build_local_execution
-from assayd.wiring.identity import determine_identity
-from assayd.wiring.limits import DaemonLimits, derive_limits
-from assayd.wiring.profiles import find_missing_policies, load_profiles
-from assayd.wiring.webhooks import build_sender, read_receivers
 from assayd.wiring.wings import (
-    ChainWing,
     RunningParts,
-    load_recorders,
-    open_attester,
+    load_routers,
     open_chains,
-    open_tracing,
     open_workflows,
 )
 
@@ -73,15 +57,7 @@ log = structlog.get_logger()
 class Assembly:
     """The connected parts of a daemon."""
 
-    origin: ContainerOrigin
-    limits: DaemonLimits
-    jobs: DatabaseJobStore
-    artifacts: ArtifactStore
-    policies: PolicySet
-    kinds: Mapping[str, Kind]
-    clock: Clock
-    hub: EventHub
-    metrics: Metrics
+    basics: CoreParts
     scheduler: Scheduler
     admission: Admission
     readiness: Readiness
@@ -89,14 +65,12 @@ class Assembly:
     retention: Retention
     service: DaemonService
     batches: DaemonBatches
-    batch_store: DatabaseBatchStore
     chains: Chains
     workflows: Workflows
     wing_routers: Sequence[APIRouter]
     library: DatabaseLibrary
     trials: PolicyTrialRunner | None
     audit: AuditLog
-    tracing: Tracing
 
 
 OWN = PartOverrides()
@@ -107,7 +81,7 @@ async def build_daemon(settings: Settings, stack: AsyncExitStack, overrides: Par
     # First, so that processes started later have no keys in their environment.
     receivers = read_receivers(settings.webhooks.receivers)
     wing = await open_chains(settings, stack)
-    basics = await _build_basics(settings, overrides, wing, receivers, stack)
+    basics = await build_basics(settings, overrides, wing, receivers, stack)
     execution = await (overrides.execution or build_local_execution)(basics, stack)
     basics = replace(basics, driving=execution.driving)
     scheduler = _build_scheduler(basics, execution)
@@ -126,9 +100,7 @@ async def build_daemon(settings: Settings, stack: AsyncExitStack, overrides: Par
     chains = await basics.chains.begin(
         basics, stack, admission=admission, scheduler=scheduler, documents=service.read_documents
     )
-    library = DatabaseLibrary(
-        basics.access, basics.clock, most_bytes=basics.limits.library_bytes, room=quota.free_document_bytes
-    )
+    library = _build_library(basics, quota)
     running = RunningParts(
         admission=admission,
         scheduler=scheduler,
@@ -139,15 +111,7 @@ async def build_daemon(settings: Settings, stack: AsyncExitStack, overrides: Par
     workflows = await open_workflows(basics, stack, running)
     await basics.analyst.start_workers()
     return Assembly(
-        origin=basics.origin,
-        limits=basics.limits,
-        jobs=basics.jobs,
-        artifacts=basics.artifacts,
-        policies=basics.policies,
-        kinds=basics.kinds,
-        clock=basics.clock,
-        hub=basics.hub,
-        metrics=basics.metrics,
+        basics=basics,
         scheduler=scheduler,
         admission=admission,
         readiness=execution.readiness,
@@ -155,14 +119,18 @@ async def build_daemon(settings: Settings, stack: AsyncExitStack, overrides: Par
         retention=retention,
         service=service,
         batches=batches,
-        batch_store=basics.batch_store,
         chains=chains,
         workflows=workflows.carried,
         wing_routers=(*wing.routers, *workflows.routers),
         trials=_build_trials(basics, execution, admission, service),
         library=library,
         audit=audit,
-        tracing=basics.tracing,
+    )
+
+
+def _build_library(basics: CoreParts, quota: DiskQuota) -> DatabaseLibrary:
+    return DatabaseLibrary(
+        basics.access, basics.clock, most_bytes=basics.limits.library_bytes, room=quota.free_document_bytes
     )
 
 
@@ -181,108 +149,6 @@ def _build_trials(
         wait=service.wait,
         documents=service.documents,
     )
-
-
-async def _build_basics(
-    settings: Settings,
-    overrides: PartOverrides,
-    wing: ChainWing,
-    receivers: Sequence[Receiver],
-    stack: AsyncExitStack,
-) -> CoreParts:
-    clock, ids, metrics = overrides.clock or SystemClock(), UlidGenerator(), Metrics()
-    limits = overrides.limits or derive_limits(settings)
-    identity = determine_identity(settings.state_dir, ids)
-    # First, so that it ends last, with the spans of all other parts.
-    tracing = open_tracing(settings.tracing, stack, metrics, daemon_id=identity.daemon_id)
-    # Before the imports of all kinds here, so that it imports them at the same time.
-    analyst = overrides.analyst or Analyst(
-        limits.analysis, settings.validators, tables=settings.tables, on_lost=metrics.workers_lost.inc
-    )
-    await stack.enter_async_context(analyst.opened())
-    kinds, policies, left_out = _load_kinds(settings, overrides)
-    recorders = load_recorders(kinds)
-    jobs, artifacts = await _open_stores(settings, overrides, recorders, stack)
-    sender = build_sender(
-        receivers,
-        settings.webhooks,
-        jobs.access,
-        clock=clock,
-        metrics=metrics,
-        leads=overrides.leads,
-    )
-    origin = ContainerOrigin(daemon_id=identity.daemon_id, generation=ids.new())
-    wrapped, bundles = overrides.wrap(jobs), overrides.wrap(artifacts)
-    chains = wing.join(jobs.access, wrapped, clock=clock, ids=ids)
-    attester = open_attester(settings.attestation, daemon_id=identity.daemon_id, clock=clock)
-    return CoreParts(
-        settings=settings,
-        overrides=overrides,
-        limits=limits,
-        jobs=wrapped,
-        records={recorder.kind: recorder.records(jobs.access) for recorder in recorders},
-        artifacts=bundles,
-        policies=policies,
-        kinds=kinds,
-        left_out=left_out,
-        clock=clock,
-        ids=ids,
-        conclusion=ConclusionWriter(
-            artifacts=bundles, clock=clock, attachments=chains.attachments, attester=attester
-        ),
-        attester=attester,
-        tracing=tracing,
-        access=jobs.access,
-        analyst=analyst,
-        batch_store=DatabaseBatchStore(jobs.access),
-        chains=chains,
-        origin=origin,
-        copied_from=identity.copied_from,
-        metrics=metrics,
-        hub=EventHub(clock),
-        sender=sender,
-        stopping=asyncio.Event(),
-    )
-
-
-def _load_kinds(
-    settings: Settings, overrides: PartOverrides
-) -> tuple[Mapping[str, Kind], PolicySet, Mapping[str, str]]:
-    """Return the kinds whose default policy exists, all policies, and the other kinds' missing policies."""
-    kinds = registry.load_validators(settings.validators) if overrides.kinds is None else overrides.kinds
-    policies = load_profiles(settings)
-    left_out = find_missing_policies(kinds, policies)
-    for name, policy in left_out.items():
-        log.error("kind.left_out", kind=name, missing_policy=policy)
-    kinds = {name: kind for name, kind in kinds.items() if name not in left_out}
-    registry.apply_operator_tables(kinds, settings.tables)
-    return kinds, policies, left_out
-
-
-async def _open_stores(
-    settings: Settings, overrides: PartOverrides, recorders: Sequence[Recorder], stack: AsyncExitStack
-) -> tuple[DatabaseJobStore, ArtifactStore]:
-    opening = open_job_store(
-        settings.state_dir,
-        settings.database_url,
-        recorders,
-        overrides.job_rows,
-        on_message=overrides.on_message,
-    )
-    jobs = await stack.enter_async_context(opening)
-    return jobs, overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
-
-
-async def _open_artifacts(
-    state_dir: Path, jobs: DatabaseJobStore, stack: AsyncExitStack
-) -> FileArtifactStore:
-    """Open the folder of bundles, and repair bundles that a power failure damaged."""
-    artifacts = FileArtifactStore(state_dir / BUNDLES, jobs.unsynced)
-    await artifacts.sweep()
-    if jobs.unsynced is not None:
-        await jobs.unsynced.repair(artifacts.repair)
-        await stack.enter_async_context(jobs.unsynced.running())
-    return artifacts
 
 
 def _build_scheduler(basics: CoreParts, execution: Execution) -> Scheduler:
@@ -445,3 +311,72 @@ def open_audit_log(settings: Settings, basics: CoreParts, stack: AsyncExitStack)
         policies=basics.policies.digests_by_name(),
     )
     return audit
+
+
+WORKER_USER = "assayd-node"
+"""The user of the systemd service that runs the worker of a cluster's node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiConfigs:
+    """The configurations of the servers: one on the socket, and one for metrics on a loopback address."""
+
+    socket: uvicorn.Config
+    metrics: uvicorn.Config
+
+
+def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
+    """Return the configurations of the API server and the metrics server."""
+    access, limits = build_socket_access(settings), settings.limits
+    app = build_application(parts, access)
+    places = ConnectionSlots(limits.connections)
+    parts.basics.metrics.connections.set_function(lambda: places.total)
+    return ApiConfigs(
+        socket=build_server_config(
+            app,
+            access,
+            places=places,
+            silence_s=limits.silence_s,
+            refused=parts.basics.metrics.refused_connections.inc,
+        ),
+        metrics=build_loopback_config(parts.service.metrics),
+    )
+
+
+def build_application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRouter] = ()) -> FastAPI:
+    """Return the API application with the daemon's routers and the additional `routers`."""
+    return create_app(
+        parts.service,
+        parts.batches,
+        chains=parts.chains,
+        workflows=parts.workflows,
+        library=parts.library,
+        trials=parts.trials,
+        access=access,
+        limits=parts.basics.limits.api,
+        metrics=parts.basics.metrics,
+        routers=(*parts.wing_routers, *load_routers(parts.basics.kinds), *routers),
+        budget=parts.scheduler.budget,
+        audit=parts.audit,
+        tracing=parts.basics.tracing,
+    )
+
+
+def build_socket_access(settings: Settings) -> SocketAccess:
+    """Return the rules that determine which users can connect and which users can see everything."""
+    group = settings.access.operators_group
+    return SocketAccess(
+        uids=frozenset(settings.access.uids),
+        gids=frozenset(settings.access.gids),
+        operators_gid=grp.getgrnam(group).gr_gid if group else None,
+        own_uid=os.geteuid(),
+        worker_uid=_find_worker_uid(),
+    )
+
+
+def _find_worker_uid() -> int | None:
+    """Return the user of the service `assayd-node`, or None if this host doesn't have that user."""
+    try:
+        return pwd.getpwnam(WORKER_USER).pw_uid
+    except KeyError:
+        return None

@@ -4,8 +4,6 @@ If Docker was selected but isn't required, the cost of containers without Docker
 alternative engine is considered only if it passes the isolation check. The result is stored in the state
 directory. The next start reports the stored result immediately and repeats the measurement only if the
 version of an engine has changed.
-
-`wrap_engine_with_metrics` wraps an engine to count and time every call.
 """
 
 from __future__ import annotations
@@ -17,21 +15,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import iscoroutinefunction
 from pathlib import Path
 from statistics import median
-from typing import cast
 
 import structlog
 
 from assayd.aio import run_cleanup
+from assayd.clock import Clock, IdSource
 from assayd.engines.oci import OciEngine
-from assayd.engines.oci.runtime import find_host
+from assayd.engines.oci.host import find_host
 from assayd.errors import EngineError
-from assayd.metrics import Metrics, get_labelled_series
 from assayd.model.run import RunSpec
-from assayd.ports.clock import Clock, IdSource
-from assayd.ports.engine import Capabilities, Engine
+from assayd.ports.engine import Engine
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, open_container
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.readiness import IsolationCheck
@@ -235,42 +230,3 @@ async def _is_responding(engine: Engine) -> bool:
     except (EngineError, TimeoutError):
         return False
     return True
-
-
-def wrap_engine_with_metrics(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
-    """Return the engine, wrapped so that the durations and error codes of its calls are measured."""
-    return cast("Engine", _MeasuredEngine(engine, metrics, clock))
-
-
-class _MeasuredEngine:
-    """A proxy of an engine that measures all awaited calls except `close`."""
-
-    def __init__(self, engine: Engine, metrics: Metrics, clock: Clock) -> None:
-        self._engine = engine
-        self._metrics = metrics
-        self._clock = clock
-
-    def capabilities(self) -> Capabilities:
-        """Return the engine's capabilities. This separate method spares frequent calls the lookup."""
-        return self._engine.capabilities()
-
-    def __getattr__(self, name: str) -> object:
-        call = getattr(self._engine, name)
-        timed = iscoroutinefunction(call) and name != "close"
-        if not timed:
-            return call
-        measured_call = partial(self._measure_call, name, call)
-        setattr(self, name, measured_call)  # so that it is looked up only once
-        return measured_call
-
-    async def _measure_call(
-        self, name: str, call: Callable[..., Awaitable[object]], *arguments: object
-    ) -> object:
-        began = self._clock.monotonic()
-        try:
-            return await call(*arguments)
-        except EngineError as problem:
-            self._metrics.engine_errors.labels(name, problem.code).inc()
-            raise
-        finally:
-            get_labelled_series(self._metrics.engine_call, name).observe(self._clock.monotonic() - began)

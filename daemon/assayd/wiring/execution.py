@@ -1,4 +1,7 @@
-"""Builds the parts that run attempts on this host, such as engine, pool, reaper and sandbox."""
+"""Builds the parts that run attempts on this host, such as engine, pool, reaper and sandbox.
+
+It builds them in the daemon, and in each executor if the settings demand executors.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -16,24 +19,26 @@ import structlog
 
 import assayd.guest
 from assayd.aio import task_group
-from assayd.attempts.admission import derive_limits
-from assayd.attempts.conclusion import VerdictRecorder
+from assayd.analysis.processes import WorkerParents
+from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder
 from assayd.attempts.execution import Execution
-from assayd.attempts.health import SelfTest
-from assayd.attempts.images import ImageHints, ImageTester
 from assayd.attempts.lifecycle import LocalExecution, RecordedExecution, StaticStages
+from assayd.attempts.samples import ImageHints, ImageTester, SelfTest
+from assayd.clock import Clock, IdSource, SystemClock, UlidGenerator
 from assayd.documents import canonical
 from assayd.egress import Relay
-from assayd.errors import EngineError
-from assayd.executors.readiness import ExecutorReadiness
+from assayd.errors import AssaydError, EngineError
+from assayd.executors.front import DaemonParts, ExecutorReadiness, ExecutorSet
+from assayd.executors.worker import ExecutorParts, ExecutorWorker
 from assayd.fair_queue import FairSemaphore
 from assayd.kind import Kind
-from assayd.metrics import Metrics
-from assayd.model.run import RunSpec
+from assayd.kinds import registry
+from assayd.log import configure_logging
+from assayd.metrics import Metrics, wrap_engine_with_metrics
+from assayd.model.run import RunSpec, derive_attempt_limits
 from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet
-from assayd.ports.clock import Clock, IdSource
-from assayd.ports.egress import Egress
+from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.isolation_check import check_isolation
@@ -42,6 +47,8 @@ from assayd.sandbox.pool_decisions import PoolDemand, PoolLimits
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.sandbox.sandbox import ImageCache, Sandbox
 from assayd.settings import Settings
+from assayd.store.artifacts import FileArtifactStore
+from assayd.store.jobs import BUNDLES
 from assayd.wiring.basics import CoreParts
 from assayd.wiring.engine import (
     COMPARISON_FILE,
@@ -51,19 +58,19 @@ from assayd.wiring.engine import (
     choose_engine,
     create_isolation_check,
     get_images_dir,
-    wrap_engine_with_metrics,
 )
-from assayd.wiring.limits import WHOLE, DaemonLimits, Part, build_pool_demand
+from assayd.wiring.limits import WHOLE, DaemonLimits, Part, build_pool_demand, derive_limits
+from assayd.wiring.wings import open_attester
 
 log = structlog.get_logger()
 
 
 async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Execution:
     """Build the sandbox, its engine, and the other parts that run attempts."""
-    overrides, settings = basics.overrides, basics.settings
     usual = _plan_sample_runs(basics.kinds, basics.policies, basics.limits)
-    readiness = cast("ReadinessSupervisor | None", overrides.readiness) or await build_readiness(
-        settings,
+    given = cast("ReadinessSupervisor | None", basics.overrides.readiness)
+    readiness = given or await build_readiness(
+        basics.settings,
         basics.limits,
         usual=usual,
         images_named=basics.policies.images_with_profiles,
@@ -73,8 +80,30 @@ async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Exe
         metrics=basics.metrics,
         stack=stack,
     )
-    sandbox = readiness.sandbox
-    selftest = SelfTest(basics.analyst, sandbox)
+    selftest = SelfTest(basics.analyst, readiness.sandbox)
+    execution = _build_execution(basics, readiness.sandbox, selftest)
+    verdicts = VerdictRecorder(
+        jobs=basics.jobs,
+        artifacts=basics.artifacts,
+        clock=basics.clock,
+        hub=basics.hub,
+        stopping=basics.stopping,
+    )
+    if not basics.settings.executors:
+        recorded = RecordedExecution(local=execution, verdicts=verdicts)
+        return Execution(execute=recorded, readiness=readiness, selftest=selftest)
+    executors = build_executors(basics, execution, readiness, usual)
+    await stack.enter_async_context(executors.opened())
+    execution = replace(execution, run_elsewhere=executors.run)
+    return Execution(
+        execute=RecordedExecution(local=execution, verdicts=verdicts),
+        readiness=ExecutorReadiness(readiness, executors),
+        selftest=selftest,
+    )
+
+
+def _build_execution(basics: CoreParts, sandbox: Sandbox, selftest: SelfTest) -> LocalExecution:
+    overrides, settings = basics.overrides, basics.settings
     trials = ImageTester(
         sandbox,
         selftest,
@@ -83,14 +112,7 @@ async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Exe
         caps=basics.limits.attempt,
         clock=basics.clock,
     )
-    verdicts = VerdictRecorder(
-        jobs=basics.jobs,
-        artifacts=basics.artifacts,
-        clock=basics.clock,
-        hub=basics.hub,
-        stopping=basics.stopping,
-    )
-    execution = LocalExecution(
+    return LocalExecution(
         run_static_stages=StaticStages(analyst=overrides.wrap(basics.analyst), clock=basics.clock),
         sandbox=overrides.wrap(sandbox),
         jobs=basics.jobs,
@@ -103,20 +125,6 @@ async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Exe
         max_runs=settings.attempts.max_runs,
         require_image=lambda job, spec: trials.require_usable(job.validator, job.policy, spec),
         add_hints=ImageHints(sandbox.images, basics.policies.images_with_profiles).add,
-    )
-    if not settings.executors:
-        recorded = RecordedExecution(local=execution, verdicts=verdicts)
-        return Execution(execute=recorded, readiness=readiness, selftest=selftest)
-    # Imported only if needed, because executors import this module, too.
-    from assayd.wiring.executors import build_executors
-
-    executors = build_executors(basics, execution, readiness, usual)
-    await stack.enter_async_context(executors.opened())
-    execution = replace(execution, run_elsewhere=executors.run)
-    return Execution(
-        execute=RecordedExecution(local=execution, verdicts=verdicts),
-        readiness=ExecutorReadiness(readiness, executors),
-        selftest=selftest,
     )
 
 
@@ -151,18 +159,10 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     demand = build_pool_demand(settings, quick=chosen.engine.capabilities().quick, part=part)
     make_pool = partial(ContainerPool, origin=origin, clock=clock, ids=ids)
     pool = make_pool(engine=engine, limits=limits.pool, demand=demand)
-    reaper = Reaper(
-        engine=engine,
-        daemon_id=origin.daemon_id,
-        live=pool.live_containers,
-        on_gone=pool.forget,
-        owns=partial(owns_containers, origin, settings.executors),
-    )
+    reaper = _build_reaper(engine, pool, origin, settings)
     stack.push_async_callback(_sweep_at_exit, reaper)
     await stack.enter_async_context(pool.running())
-    egress = settings.egress.limits()
-    open_at_once = part.of(egress.open_at_once, least=1)
-    relay = Relay(replace(egress, open_at_once=open_at_once), clock, metrics)
+    relay = Relay(_derive_egress_limits(settings, part), clock, metrics)
     make_sandbox = partial(_build_sandbox, egress=relay, clock=clock)
     sandbox = make_sandbox(engine, pool)
     readiness = ReadinessSupervisor(
@@ -189,6 +189,21 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
         )
         await stack.enter_async_context(_compare_in_background(comparison, readiness))
     return readiness
+
+
+def _build_reaper(engine: Engine, pool: ContainerPool, origin: ContainerOrigin, settings: Settings) -> Reaper:
+    return Reaper(
+        engine=engine,
+        daemon_id=origin.daemon_id,
+        live=pool.live_containers,
+        on_gone=pool.forget,
+        owns=partial(owns_containers, origin, settings.executors),
+    )
+
+
+def _derive_egress_limits(settings: Settings, part: Part) -> EgressLimits:
+    limits = settings.egress.limits()
+    return replace(limits, open_at_once=part.of(limits.open_at_once, least=1))
 
 
 def owns_containers(origin: ContainerOrigin, executors: int, executor: str) -> bool:
@@ -277,6 +292,106 @@ def _plan_sample_runs(
         sample = next((s for s in validator.samples if s.needs_container), None)
         if sample is not None:
             payload = validator.payload.model_validate_json(canonical(sample.payload))
-            spec = validator.plan(payload, policy, derive_limits(policy, limits.attempt))
+            spec = validator.plan(payload, policy, derive_attempt_limits(policy, limits.attempt))
             runs.extend([spec] if spec is not None else [])
     return runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorStart:
+    """The daemon's first message to an executor.
+
+    `settings` are the values of the daemon's settings. `usual` are the runs for which the pool keeps
+    containers. If `keeps_contents` is true, the daemon stores the contents of unflushed bundles.
+    """
+
+    settings: Mapping[str, object]
+    origin: ContainerOrigin
+    part: Part
+    usual: Sequence[RunSpec]
+    keeps_contents: bool
+
+
+def build_executors(
+    basics: CoreParts, execution: LocalExecution, readiness: ReadinessSupervisor, usual: Sequence[RunSpec]
+) -> ExecutorSet:
+    """Return the executors that the settings demand; they run while `opened()` is entered."""
+    settings, origin, count = basics.settings, basics.origin, basics.settings.executors
+    # An executor must not choose another engine than the daemon.
+    values = settings.model_dump()
+    values["engine"]["kind"] = readiness.engine_kind
+
+    def start(number: int) -> ExecutorStart:
+        return ExecutorStart(
+            settings=values,
+            origin=ContainerOrigin(
+                daemon_id=origin.daemon_id, generation=origin.generation, executor=str(number)
+            ),
+            part=Part(number=number, count=count, is_executor=True),
+            usual=usual,
+            keeps_contents=basics.jobs.unsynced is not None,
+        )
+
+    async def sweep(number: int) -> None:
+        await readiness.reaper.of_executor(number).sweep(patient=False)
+
+    parts = DaemonParts(
+        jobs=basics.jobs,
+        require_image=execution.require_image,
+        attachments=basics.conclusion.attachments,
+        slots=execution.slots,
+        refuse_further_run=execution.refuse_further_run,
+        sweep=sweep,
+        images=basics.policies.images_with_profiles,
+    )
+    executors = ExecutorSet(
+        count, WorkerParents(basics.overrides.executor_program, settings.validators), start, parts
+    )
+    basics.policies.on_reload = executors.send_images
+    basics.metrics.others = executors.samples
+    return executors
+
+
+async def build_executor_parts(worker: ExecutorWorker, start: object, stack: AsyncExitStack) -> ExecutorParts:
+    """Build the parts of an executor, in its process."""
+    if not isinstance(start, ExecutorStart):
+        raise AssaydError("internal", f"an executor can't start with {type(start).__name__}")
+    settings, part = Settings.model_validate(start.settings), start.part
+    configure_logging(settings.log.level, settings.log.format)
+    structlog.contextvars.bind_contextvars(executor=part.number)
+    registry.apply_operator_tables(kinds := registry.load_validators(settings.validators), settings.tables)
+    clock, metrics, limits = SystemClock(), Metrics(), derive_limits(settings, part)
+    readiness = await build_readiness(
+        settings,
+        limits,
+        part=part,
+        usual=start.usual,
+        images_named=lambda: worker.images,
+        clock=clock,
+        ids=UlidGenerator(),
+        origin=start.origin,
+        metrics=metrics,
+        stack=stack,
+    )
+    kept = worker.contents if start.keeps_contents else None
+    daemon_id = start.origin.daemon_id
+    local = LocalExecution(
+        run_static_stages=worker.get_checked,
+        sandbox=readiness.sandbox,
+        jobs=worker,
+        conclusion=ConclusionWriter(
+            artifacts=FileArtifactStore(settings.state_dir / BUNDLES, kept),
+            clock=clock,
+            attachments=worker.get_attachments,
+            attester=open_attester(settings.attestation, daemon_id=daemon_id, clock=clock),
+        ),
+        clock=clock,
+        slots=FairSemaphore(settings.concurrency),
+        daemon_id=daemon_id,
+        generation=start.origin.generation,
+        retry_window_s=settings.engine.patience_s,
+        max_runs=settings.attempts.max_runs,
+        require_image=worker.require_image,
+        add_hints=ImageHints(readiness.sandbox.images, lambda: worker.images).add,
+    )
+    return ExecutorParts(local=local, readiness=readiness, kinds=kinds, metrics=metrics)

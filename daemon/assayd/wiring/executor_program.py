@@ -1,7 +1,7 @@
 """The parent of executors: a process that has imported everything and forks an executor on request.
 
 Executors therefore share the memory of the modules. A separate program, because the types of messages must
-be those of `wiring.executors` in both processes.
+be those of `wiring.execution` in both processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from assayd import memory
 from assayd.analysis.forking import fork_on_request
 from assayd.executors.worker import BuildParts, ExecutorWorker
 from assayd.kinds import registry
-from assayd.wiring.executors import build_executor_parts
+from assayd.wiring.execution import build_executor_parts
 
 SWITCH_S = 0.0005
 """How long a thread keeps the interpreter when others want it, as in the daemon."""

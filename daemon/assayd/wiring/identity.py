@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
+from assayd.clock import UlidGenerator
 from assayd.errors import ConfigError
-from assayd.ids import UlidGenerator
 
 FILE = "daemon-id"
 

@@ -19,13 +19,13 @@ from fastapi import APIRouter
 
 from assayd.attempts.admission import Admission
 from assayd.attempts.scheduler import Scheduler
+from assayd.clock import Clock, IdSource
 from assayd.errors import ConfigError
 from assayd.kind import Kind
 from assayd.kinds.registry import import_reference
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.ports.artifacts import Attester, BundleAttachments, attach_nothing
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.service import (
     PACKAGE,
     WORKFLOWS_PACKAGE,

@@ -1,8 +1,9 @@
 """Defines the table of all `assay` commands, each of which is imported only when it is used.
 
 To add a command, write a function (or a `typer.Typer` with functions) in plain typer style in a module of
-this folder, and add a line to `COMMANDS`. The function's docstring is the command's help. The function ends
-with `raise typer.Exit(CODE)` unless the exit code is 0. Slow imports belong inside the function.
+this folder or of an optional package in `parts.PARTS`, and add a line to `COMMANDS`. The function's docstring
+is the command's help. The function ends with `raise typer.Exit(CODE)` unless the exit code is 0. Slow imports
+belong inside the function.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +21,7 @@ from typer.core import TyperGroup
 from assayd.errors import ConfigError
 from assayd.kinds import registry
 from assayd_client import AddressOptions
+from assayd_client.cli import parts
 
 COMMANDS: Mapping[str, str] = {
     "artifacts": "attempts:artifacts",
@@ -27,8 +30,8 @@ COMMANDS: Mapping[str, str] = {
     "batch": "batch:batch_app",
     "cancel": "attempts:cancel",
     "check": "check:check",
-    "compat": "serving:serve_compat",
-    "console": "serving:serve_console",
+    "compat": "assayd_compat.command:serve_compat",
+    "console": "assayd_console.command:serve_console",
     "doctor": "upkeep:doctor",
     "evaluate": "evaluate:evaluate",
     "events": "attempts:events",
@@ -37,13 +40,13 @@ COMMANDS: Mapping[str, str] = {
     "generate": "generate:generate",
     "generation": "generate:generation_app",
     "images": "images_app:images_app",
-    "keys": "attestation:keys_app",
+    "keys": "assayd_attestation.commands:keys_app",
     "kinds": "kinds:kinds",
     "library": "library:library_app",
     "list": "attempts:list_attempts",
     "logs": "attempts:logs",
-    "lsp": "serving:serve_lsp",
-    "mcp": "mcp.serving:serve",
+    "lsp": "assayd_lsp.command:serve_lsp",
+    "mcp": "assayd_mcp.serving:serve",
     "metrics": "upkeep:metrics",
     "module": "module:module_app",
     "node": "gateway:node_app",
@@ -51,16 +54,19 @@ COMMANDS: Mapping[str, str] = {
     "policy": "policy:policy_app",
     "repair": "repair:repair_app",
     "replay": "attempts:replay",
-    "review": "generate:review",
+    "review": "assayd_screens.commands:review",
     "show": "attempts:show",
     "token": "gateway:token_app",
-    "top": "upkeep:top",
+    "top": "assayd_screens.commands:top",
     "validate": "validate:validate",
-    "verify": "attestation:verify",
+    "verify": "assayd_attestation.commands:verify",
     "version": "upkeep:version",
     "workflow": "workflow:workflow_app",
 }
-"""The function or `typer.Typer` in this package of each command, as ``module:name``."""
+"""The function or `typer.Typer` of each command, as ``module:name``.
+
+The module is in this package, unless it begins with the name of an optional package.
+"""
 
 EXAMPLES: Mapping[str, str] = {
     "batch run": "submissions.jsonl --name nightly",
@@ -103,8 +109,8 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import and return a command, or return None if no command has this name."""
         command: Any = self.commands.get(cmd_name)
-        if command is None and (found := _find_command(cmd_name)) is not None:
-            command = _build_command(cmd_name, found)
+        if command is None and (reference := _find_reference(cmd_name)):
+            command = _build_command(cmd_name, reference)
             if cmd_name in COMMANDS:  # the settings decide whether a kind has commands
                 self.commands[cmd_name] = command
         return command
@@ -176,14 +182,14 @@ def start(
     context.obj = None if named == AddressOptions() else named
 
 
-def _find_command(name: str) -> object | None:
+def _find_reference(name: str) -> str:
+    """Return the reference ``package.module:name`` to a command, or an empty string if it doesn't exist."""
     if name in COMMANDS:
-        found: object = pkgutil.resolve_name(f"{__package__}.{COMMANDS[name]}")
-        return found
+        place = COMMANDS[name]
+        return place if place.partition(".")[0] in parts.PARTS else f"{__package__}.{place}"
     from assayd_client.cli.kinds import get_command_line
 
-    reference = get_command_line(name).commands
-    return registry.import_reference(reference) if reference else None
+    return get_command_line(name).commands
 
 
 def _has_commands(kind: str) -> bool:
@@ -193,16 +199,40 @@ def _has_commands(kind: str) -> bool:
         return False
 
 
-def _build_command(name: str, found: Any) -> Any:
-    """Return the command that typer builds from a function or from a `typer.Typer`."""
+def _build_command(name: str, reference: str) -> Any:
+    """Return the command that typer builds from a function or from a `typer.Typer`.
+
+    If the package that implements the command isn't installed, return a command that reports this.
+    """
     parent = typer.Typer(add_completion=False, rich_markup_mode=None)
     parent.callback()(_do_nothing)  # so that typer creates a group even for one command
-    if isinstance(found, typer.Typer):
-        parent.add_typer(found, name=name)
+    if (missing := parts.find_missing_part(reference)) is not None:
+        _add_missing_command(parent, name, missing)
     else:
-        parent.command(name)(found)
+        found = _import_command(name, reference)
+        if isinstance(found, typer.Typer):
+            parent.add_typer(found, name=name)
+        else:
+            parent.command(name)(found)
     group: Any = typer.main.get_command(parent)
     return group.commands[name]
+
+
+def _import_command(name: str, reference: str) -> Any:
+    return pkgutil.resolve_name(reference) if name in COMMANDS else registry.import_reference(reference)
+
+
+def _add_missing_command(parent: typer.Typer, name: str, package: str) -> None:
+    """Add a command that accepts any arguments and reports that its package isn't installed."""
+    any_words = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+    @parent.command(name, help=_summarize_missing_command(package), context_settings=any_words)
+    def refuse() -> None:
+        raise parts.missing_part_error(name, package)
+
+
+def _summarize_missing_command(package: str) -> str:
+    return f"Not installed: {parts.format_missing_part(package)}."
 
 
 def _do_nothing() -> None:
@@ -211,10 +241,15 @@ def _do_nothing() -> None:
 
 def _read_command_summary(name: str) -> str:
     """Return a command's summary from its source, because importing all modules would be slow."""
-    if name not in COMMANDS:
-        return registry.load_command_line(name, (name,)).commands_help
-    module, _, defined = COMMANDS[name].partition(":")
-    source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+    offered = None if name in COMMANDS else registry.load_command_line(name, (name,))
+    reference = _find_reference(name) if offered is None else offered.commands
+    if (missing := parts.find_missing_part(reference)) is not None:
+        return _summarize_missing_command(missing)
+    if offered is not None:
+        return offered.commands_help
+    module, _, defined = reference.partition(":")
+    spec = find_spec(module)
+    source = Path(spec.origin).read_text(encoding="utf-8") if spec is not None and spec.origin else ""
     pattern = rf'^def {defined}\(.*?"""(.*?)(?:\n\n|""")|^{defined} = typer\.Typer\(.*?help="(.*?)"'
     found = re.search(pattern, source, re.DOTALL | re.MULTILINE)
     return " ".join(found[found.lastindex or 0].split()) if found is not None else ""

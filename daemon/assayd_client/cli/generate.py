@@ -1,4 +1,4 @@
-"""Implements `assay generate`, `assay review` and `assay generation …`."""
+"""Implements `assay generate` and `assay generation …`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +26,7 @@ from assayd_client.cli.options import (
     get_selected_daemon,
     open_client,
 )
+from assayd_client.cli.parts import import_part
 from assayd_client.cli.repair import iter_failure_lines, print_step
 from assayd_client.cli.repair import iter_offer_lines as described_offer
 from assayd_client.cli.submitting import (
@@ -43,9 +44,6 @@ from assayd_client.cli.submitting import (
 )
 from assayd_client.cli.terminal import plain, print_json, print_result
 from assayd_client.cli.texts import fetch_stored_submission, get_submission_texts, write_texts
-
-if TYPE_CHECKING:
-    from assayd_client.cli.screens.wizard import Wizard
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _WORDS = 4
@@ -207,8 +205,9 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     }
     daemon = get_selected_daemon(context)
     if not yes and not as_json and is_on_terminal():
+        run_screens = import_part("assayd_screens.commands:run_screens", "generate", "pass --yes or --json")
         wanted = name or (out.stem if out is not None else "")
-        raise typer.Exit(_run_screens(daemon, request, given, name=wanted, out=out))
+        raise typer.Exit(run_screens(daemon, request, given, name=wanted, out=out))
     if not words:
         raise RequestError("usage", "the request is missing; run: assay generate KIND WORDS")
     request["context"] = read_context(kind, given)
@@ -246,67 +245,9 @@ def _save_result(
     return generation, submitted
 
 
-def review(
-    context: typer.Context,
-    attempt: Annotated[str, typer.Argument(metavar="ID", help="Attempt: id, unique id prefix, or `last`.")],
-    provider: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Send hints to this provider. Default: the only provider that accepts hints."
-        ),
-    ] = None,
-) -> None:
-    """Review an attempt in terminal screens: approve it, edit it, or give a hint."""
-    from assayd_client.cli.ids import resolve_attempt_id
-    from assayd_client.cli.screens.session import WizardSession
-    from assayd_client.cli.screens.wizard import Wizard
-
-    if not is_on_terminal():
-        raise RequestError(
-            "usage", "the review screens require a terminal; `assay show ID` prints the same information"
-        )
-    daemon = get_selected_daemon(context)
-    with PlainClient(daemon) as client:
-        found = resolve_attempt_id(client, attempt)
-    raise typer.Exit(run_wizard_and_exit(Wizard(WizardSession(daemon, provider=provider), reviewed=found)))
-
-
 def is_on_terminal() -> bool:
     """Return whether the standard streams are all terminals."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-
-
-def _run_screens(
-    daemon: Target, request: dict[str, Any], given: GenerateOptions, *, name: str, out: Path | None
-) -> int:
-    from assayd_client.cli.screens.session import GenerationInput, WizardSession
-    from assayd_client.cli.screens.wizard import Wizard
-
-    session = WizardSession(daemon, provider=request["provider"])
-    return run_wizard_and_exit(
-        Wizard(session, asked=GenerationInput(**request), given=given, name=name, out=out), out
-    )
-
-
-def run_wizard_and_exit(wizard: Wizard, out: Path | None = None) -> int:
-    """Run the screens, write the approved code or accepted rules, and return the exit code."""
-    ended = wizard.run()
-    if ended is None:
-        return CANCELLED
-    if ended.rules is not None:
-        write_texts({"": ended.rules.text}, ended.rules.path)
-        print(f"Accepted: the rules of {ended.rules.name} are in {ended.rules.path}")
-    if ended.approved is not None:
-        print(f"Approved: {ended.approved}")
-        if out is not None and ended.outcome is not None and ended.outcome.submission is not None:
-            write_texts(get_submission_texts(ended.outcome.submission), out)
-            print(f"Written: {out}")
-        else:
-            print(f"Write it to a file: assay library export {ended.approved} --out FILE")
-    elif ended.outcome is not None and ended.outcome.attempt is not None and ended.outcome.validated:
-        attempt_id = ended.outcome.attempt["id"]
-        print(f"Attempt {attempt_id} is validated. Approve it: assay library approve {attempt_id} NAME")
-    return ended.code
 
 
 def read_context(kind: str, given: GenerateOptions) -> dict[str, object]:

@@ -331,7 +331,7 @@ def load_recipes(shipped: Path | None = None) -> RecipeFolders:
 def _build_and_load(recipe: Recipe, recipes: RecipeFolders, cache: Path, library: Path | None) -> ImageFacts:
     """Build and load an image. If the runner's memory baseline is unknown, measure and record it."""
     from assayd.imaging import build_image
-    from assayd.imaging.baselines import UNMEASURED, store_baseline
+    from assayd.imaging.building import UNMEASURED, store_baseline
     from assayd.imaging.tree import LABEL_FILES
 
     guest = Path(assayd.__file__).parent / "guest"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -55,13 +54,6 @@ def to_api_time(text: str | None) -> str | None:
     except ValueError as error:
         raise RequestError("usage", f"{text!r} is neither an age like 24h nor a time") from error
     return moment.astimezone(UTC).isoformat()
-
-
-def missing_extra_error(verb: str, package: str, find: Callable[[str], object] = find_spec) -> RequestError:
-    """Return the error for a missing package, with the name of the extra that installs the package."""
-    distribution = "assayd-client" if find("assayd.daemon") is None else "assayd"
-    message = f"assay {verb} needs the package `{package}`: pip install '{distribution}[{verb}]'"
-    return RequestError("usage", message)
 
 
 AttemptId = Annotated[str, typer.Argument(metavar="ID", help="Attempt: id, unique id prefix, or `last`.")]

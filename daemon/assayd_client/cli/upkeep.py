@@ -219,29 +219,6 @@ def metrics(
         print("assay: only the newest generations and repairs are counted", file=sys.stderr)
 
 
-def top(
-    context: typer.Context,
-    interval: Annotated[
-        float, typer.Option(metavar="S", min=0.2, help="Number of seconds between two snapshots.")
-    ] = 2.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="Print one snapshot and exit; rates are averages since startup.")
-    ] = False,
-) -> None:
-    """Show the daemon's activity: rates, queue, containers and running attempts; press q to quit."""
-    from rich.console import Console
-
-    from assayd_client.cli.top import MetricsReader, disable_key_echo, render_frame, run_display_loop
-
-    console = Console(highlight=False, soft_wrap=True)
-    with open_client(context) as client:
-        if once or not (console.is_terminal and sys.stdin.isatty()):
-            console.print(render_frame(MetricsReader(client).read_frame()))
-            return
-        with disable_key_echo(sys.stdin) as wait:
-            run_display_loop(client, console, interval_s=interval, wait=wait)
-
-
 def version() -> None:
     """Print the versions of client and daemon."""
     from assayd import __version__

@@ -107,7 +107,7 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
         access,
         places=ConnectionSlots(limits.connections),
         silence_s=limits.silence_s,
-        refused=gateway.parts.metrics.refused_connections.inc,
+        refused=gateway.parts.basics.metrics.refused_connections.inc,
     )
 
 

@@ -24,6 +24,7 @@ from assayd import __version__
 from assayd.attempts.conclusion import ended
 from assayd.attempts.events import OUTPUT, EventHub
 from assayd.attempts.execution import FinishedAttempt
+from assayd.clock import Clock
 from assayd.documents import canonical, parse_json
 from assayd.documents.attempts import build_finished_body, build_state_body
 from assayd.documents.reports import CaseDocument
@@ -33,7 +34,6 @@ from assayd.model.merge import add_failure
 from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, Verdict
 from assayd.ports.artifacts import ArtifactStore, BundleAttachments
-from assayd.ports.clock import Clock
 from assayd.store import artifacts
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.tables import from_micros

@@ -16,8 +16,8 @@ from assayd.aio import BroadcastEvent, task_group
 from assayd.attempts.conclusion import VerdictRecorder
 from assayd.attempts.execution import Execution
 from assayd.attempts.scheduler import Scheduler
+from assayd.clock import UlidGenerator
 from assayd.errors import ConfigError, StoreError
-from assayd.ids import UlidGenerator
 from assayd.policies import PolicySet
 from assayd.ports.driving import WorkKind
 from assayd.store.access import DatabaseAccess
@@ -89,7 +89,7 @@ class Gateway:
 
     async def continue_adopted_work(self, estate: AdoptedWork) -> None:
         """Continue the work that this gateway has taken over from dead gateways."""
-        found = await self.parts.jobs.get_many(estate.attempts)
+        found = await self.parts.basics.jobs.get_many(estate.attempts)
         unfinished = sorted(
             (attempt for attempt in found.values() if not self.cluster.execution.is_pending_here(attempt.id)),
             key=lambda attempt: (attempt.created_at, attempt.id),

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from assayd_client import ClientError, Document, requests
-from assayd_client.cli.top import MetricsSample, SampleSpan
+from assayd_client.cli.sample import MetricsSample, SampleSpan
 from assayd_console import charts
 from assayd_console.charts import ChartBar
 from assayd_console.daemon import EVERY_S, ConsoleDaemon, DaemonSample, DaemonSampler

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client import Document, requests
-from assayd_client.cli.top import MetricsSample, build_sample_span, parse_metrics
+from assayd_client.cli.sample import MetricsSample, build_sample_span, parse_metrics
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.pages.now import STEPS, build_count_bars, fill_missing_buckets

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.ids import UlidGenerator
+from assayd.clock import UlidGenerator
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_GENERATION
 from assayd_client import DaemonUnreachable, Document
 from support.daemons.daemon_process import DaemonProcess, new_home

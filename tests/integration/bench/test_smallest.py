@@ -125,6 +125,7 @@ def run(place: Path, script: str, *words: object, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.system  # 60 attempts, which tell about the benchmark's cases alone
 def test_every_broken_submission_is_broken_today(
     daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

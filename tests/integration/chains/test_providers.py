@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from assayd.clock import SystemClock
 from assayd.errors import ProviderError
-from assayd.ids import SystemClock
 from assayd.model.prompting import SourcePart
 from assayd.settings import RepairProvider
 from assayd_chains.loop import MOST_CALLS, ask_provider

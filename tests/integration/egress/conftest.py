@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from assayd.aio import Deadline
+from assayd.clock import SystemClock
 from assayd.egress import Relay
 from assayd.egress.decision import is_public
 from assayd.guest_results import ReturnedValue, read_record
-from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assayd.attempts.service import derive_limits
 from assayd.kinds.module.generating import MANIFEST
 from assayd.kinds.module.validator import ModulePayload, validator
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.run import RunResult
+from assayd.model.run import RunResult, derive_attempt_limits
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from support.daemons.daemon_fixtures import needs_root
@@ -55,7 +54,7 @@ async def tried(guests: Guests, url: str) -> tuple[str, dict[str, str | None], R
     submitted = ModulePayload(manifest=MANIFEST, files={**files, "ca.pem": AUTHORITY["ca.pem"].decode()})
     assert [f for stage in validator.stages for f in stage.check(submitted, policy())] == []
     prepared = validator.prepare(submitted)
-    result = await guests.of(validator.plan(prepared, policy(), derive_limits(policy(), LIMITS)))
+    result = await guests.of(validator.plan(prepared, policy(), derive_attempt_limits(policy(), LIMITS)))
     ran = JudgedRun(result=result, judgement=validator.judge(prepared, policy(), result))
     stages = merge_stages((), validator.runtime_stages, ran)
     found = {finding.rule: finding.suggestion for stage in stages for finding in stage.findings}

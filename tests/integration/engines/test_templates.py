@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from assayd.clock import UlidGenerator
 from assayd.engines.oci import OciEngine
-from assayd.ids import UlidGenerator
 from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerRef, ContainerSpec
 from support.engines.oci import IMAGES, PYTHON, derive, needs_oci, oci_engine, traces

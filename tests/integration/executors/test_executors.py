@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from assayd.clock import UlidGenerator
 from assayd.documents import canonical
-from assayd.ids import UlidGenerator
 from assayd.kinds.registry import load_own_validators
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_EXECUTOR, LABEL_GENERATION
 from assayd_client import DaemonUnreachable, Document

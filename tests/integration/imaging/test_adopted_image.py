@@ -16,14 +16,13 @@ import docker
 import pytest
 import pytest_asyncio
 
-from assayd.attempts.admission import derive_limits
 from assayd.audit import AuditLog
 from assayd.documents import canonical
 from assayd.errors import ConfigError
 from assayd.kinds import registry
 from assayd.model import audit_chain
 from assayd.model.report import Judgement
-from assayd.model.run import Cause, Limits, RunResult
+from assayd.model.run import Cause, Limits, RunResult, derive_attempt_limits
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
@@ -142,7 +141,7 @@ async def submit(
     validator = registry.find_validator(kind)
     profile = replace(load_policies([get_shared_data_path("policies")]).get(policy), image=image)
     read = validator.prepare(validator.payload.model_validate_json(canonical(payload)))
-    spec = validator.plan(read, profile, derive_limits(profile, CAPS))
+    spec = validator.plan(read, profile, derive_attempt_limits(profile, CAPS))
     assert spec is not None
     result = await run(sandbox, spec)
     return result, validator.judge(read, profile, result)

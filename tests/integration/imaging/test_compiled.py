@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from assayd.attempts.admission import derive_limits
 from assayd.documents import canonical
 from assayd.kinds import registry
-from assayd.model.run import Cause, Limits, RunResult
+from assayd.model.run import Cause, Limits, RunResult, derive_attempt_limits
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
@@ -53,7 +52,7 @@ async def submit(sandbox: Sandbox, name: str, profile: str = "compiled", **more:
     files = {each: (EXAMPLES / each).read_text() for each in ("build.sh", name)}
     payload = {"files": files, "argv": ["bash", "build.sh", name], **more}
     read = validator.prepare(validator.payload.model_validate_json(canonical(payload)))
-    limits = replace(derive_limits(policy, CAPS), unit_timeout_s=2.0)
+    limits = replace(derive_attempt_limits(policy, CAPS), unit_timeout_s=2.0)
     spec = validator.plan(read, policy, limits)
     assert spec is not None
     return await run(sandbox, spec)

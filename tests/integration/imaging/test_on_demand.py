@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from assayd.attempts.admission import derive_limits
 from assayd.documents import canonical
 from assayd.kinds import registry
-from assayd.model.run import Cause, Limits, RunResult
+from assayd.model.run import Cause, Limits, RunResult, derive_attempt_limits
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
@@ -69,7 +68,7 @@ async def submit(sandbox: Sandbox, kind: str, policy: str, payload: dict[str, ob
         load_policies([get_shared_data_path("policies")]).get(policy),
     )
     read = validator.prepare(validator.payload.model_validate_json(canonical(payload)))
-    spec = validator.plan(read, profile, derive_limits(profile, replace(CAPS, work_bytes=2**24)))
+    spec = validator.plan(read, profile, derive_attempt_limits(profile, replace(CAPS, work_bytes=2**24)))
     assert spec is not None
     return await run(sandbox, spec)
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from assayd.attempts.service import derive_limits
 from assayd.model.report import Judgement
-from assayd.model.run import Limits, RunResult
+from assayd.model.run import Limits, RunResult, derive_attempt_limits
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.sandbox.sandbox import Sandbox
@@ -26,7 +25,7 @@ from support.engines.sandboxes import run, sandbox_on
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 POLICY = load_policies([get_shared_data_path("policies")]).get("pipeline")
-LIMITS = derive_limits(POLICY, Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0))
+LIMITS = derive_attempt_limits(POLICY, Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0))
 SECRET = "INSERT INTO t VALUES ('secret row')"
 
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 import pytest
 
 from assayd.engines.oci import OciEngine
-from assayd.engines.oci.runtime import CANDIDATES
+from assayd.engines.oci.host import CANDIDATES
 from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from assayd.clock import SystemClock
 from assayd.egress.resolver import Resolver
-from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.hosts import parse_webhook_url
 from assayd.store.access import open_access

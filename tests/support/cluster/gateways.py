@@ -60,7 +60,7 @@ class OneGateway:
         self.cluster = gateway.cluster
         self.messages = messages
         self.service = gateway.parts.service
-        self.jobs = gateway.parts.jobs
+        self.jobs = gateway.parts.basics.jobs
         self.access = gateway.cluster.basics.access
         self.runs = gateway.cluster.door.runs
 
@@ -71,7 +71,7 @@ class OneGateway:
             notices.register_callback(kind, lambda _: None)
 
     def profiles(self) -> dict[str, str]:
-        policies = self.gateway.parts.policies
+        policies = self.gateway.parts.basics.policies
         return {name: policies.get(name).digest for name in policies.names}
 
     async def beat(self, node: str, **changes: object) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from assayd.ids import UlidGenerator
+from assayd.clock import UlidGenerator
 from assayd_client import Document, PlainClient
 from assayd_client.errors import ClientError
 

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from assayd.api import ApiLimits, Caller, SocketAccess, create_app
-from assayd.ids import SystemClock
+from assayd.clock import SystemClock
 from assayd.kinds.registry import load_own_validators
 from assayd.model.submission import Peer
 from assayd.wiring.wings import load_routers

@@ -7,14 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst
-from assayd.attempts.service import derive_limits
 from assayd.documents import canonical
 from assayd.kinds import registry as validators
 from assayd.model.finding import Finding
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, StageReport, StageStatus, Verdict
-from assayd.model.run import Limits, RunResult
+from assayd.model.run import Limits, RunResult, derive_attempt_limits
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd.ports.engine import Engine
@@ -92,7 +91,7 @@ class Attempts:
 
 
 def _limits(profile: ExecutionPolicy, unit_timeout_s: float | None) -> Limits:
-    limits = derive_limits(profile, CAPS)
+    limits = derive_attempt_limits(profile, CAPS)
     return limits if unit_timeout_s is None else replace(limits, unit_timeout_s=unit_timeout_s)
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from assayd.executors.worker import ExecutorParts, ExecutorWorker
+from assayd.wiring.execution import build_executor_parts
 from assayd.wiring.executor_program import main
-from assayd.wiring.executors import build_executor_parts
 from support.daemons.faulty_daemon import Trap, Watched
 
 

@@ -329,7 +329,7 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
         parts = await build_daemon(settings, stack, overrides)
         stack.callback(parts.scheduler.release_waiters)
         yield SmallDaemon(
-            **{name: getattr(parts, name) for name in SHOWN},
+            **{name: getattr(parts if hasattr(parts, name) else parts.basics, name) for name in SHOWN},
             readiness=readiness,
             sandbox=sandbox,
             clock=clock,

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assayd.clock import UlidGenerator
 from assayd.engines.oci import OciEngine
 from assayd.engines.oci.container import find_process_differences
-from assayd.ids import UlidGenerator
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
 from support.engines.bare_container import spec
 from support.engines.oci import PYTHON

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import assayd.guest
 from assayd.aio import Deadline
+from assayd.clock import SystemClock, UlidGenerator
 from assayd.egress import Relay
 from assayd.errors import EngineError
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.metrics import Metrics
 from assayd.model.run import RunResult, RunSpec
 from assayd.package_data import get_shared_data_path

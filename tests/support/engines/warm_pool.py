@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from assayd.clock import SystemClock, UlidGenerator
 from assayd.guest.frames import FrameDecoder, encode_frame
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.pool import ContainerPool

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from assayd.analysis.analyst import Analyst
+from assayd.clock import SystemClock, UlidGenerator
 from assayd.documents import canonical, to_plain
 from assayd.errors import RequestError
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.kinds import registry as validators
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State

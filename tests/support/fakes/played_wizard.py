@@ -13,14 +13,14 @@ from textual.pilot import Pilot
 
 from assayd_client import Document, Refused, StreamEvent
 from assayd_client.cli.generate import GenerateOptions
-from assayd_client.cli.screens.session import (
+from assayd_screens.session import (
     Chain,
     ChainOutcome,
     GenerationInput,
     GenerationOptions,
     WizardSession,
 )
-from assayd_client.cli.screens.wizard import Wizard, WizardResult
+from assayd_screens.wizard import Wizard, WizardResult
 from support.daemons.fake_service import GOLDEN as ATTEMPTS
 
 CONTEXTS = {
@@ -28,7 +28,7 @@ CONTEXTS = {
     "pipeline": frozenset({"files", "database"}),
     "fifth": frozenset({"libraries", "task_type", "files", "execute"}),
 }
-PICTURES = Path(__file__).parents[2] / "unit/client/cli/screens/golden"
+PICTURES = Path(__file__).parents[2] / "unit/screens/golden"
 WORDS = "quarter folder should compute start and end month"
 CODE = 'from pathlib import Path\n\n\ndef extract(path: str) -> dict:\n    return {"year": 2024}\n'
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from functools import cache
 
 from assayd.analysis.worker import run_stages
-from assayd.attempts.service import derive_limits
 from assayd.kinds.module.generating import ADAPTER, MANIFEST
 from assayd.kinds.module.validator import ModulePayload, validator
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.run import Limits, RunResult, RunSpec
+from assayd.model.run import Limits, RunResult, RunSpec, derive_attempt_limits
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
@@ -32,7 +31,7 @@ CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
 def spec(source: str, role: str) -> RunSpec:
     """Return the run's spec."""
     prepared = validator.prepare(_payload(source, role))
-    return validator.plan(prepared, _policy(), derive_limits(_policy(), CAPS))
+    return validator.plan(prepared, _policy(), derive_attempt_limits(_policy(), CAPS))
 
 
 def facts(source: str, role: str, result: RunResult) -> dict[str, str]:

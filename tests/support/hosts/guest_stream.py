@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from assayd.aio import task_group
+from assayd.clock import SystemClock
 from assayd.egress import Relay
 from assayd.egress.relay import RelaySession
-from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 from assayd.ports.egress import EgressLimits

@@ -16,7 +16,7 @@ import httpx
 from fastapi import FastAPI
 
 from assayd.api import SocketAccess, build_server_config, create_app
-from assayd.ids import SystemClock, UlidGenerator
+from assayd.clock import SystemClock, UlidGenerator
 from assayd.store.access import DatabaseAccess, open_access
 from assayd_cluster import tables
 from assayd_cluster.gate import TokenGate

@@ -16,8 +16,8 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from assayd.api import bounded_http
+from assayd.api.app import build_loopback_config
 from assayd.api.bounded_http import ConnectionSlots, TurnQueue
-from assayd.api.loopback import build_loopback_config
 from assayd.api.peer import build_protocol_class
 from assayd.fair_queue import UserThrottle
 

@@ -12,8 +12,7 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from assayd.api.call import ApiLimits, Call, iter_body_chunks, read_body
-from assayd.api.responses import LargeResponse, LargeResponseSlots
+from assayd.api.call import ApiLimits, Call, LargeResponse, LargeResponseSlots, iter_body_chunks, read_body
 from assayd.byte_budget import ByteBudget
 from assayd.errors import RequestError
 from assayd.model.submission import Peer

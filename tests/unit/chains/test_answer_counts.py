@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from assayd.ids import encode_crockford
+from assayd.clock import encode_crockford
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.tables import attempts, generations, repair_fixes, repairs, submissions, to_micros, verdicts
 from assayd_chains import answer_counts

@@ -1,7 +1,7 @@
 """The provider is told when its answer had the wrong form; other errors change nothing."""
 
+from assayd.clock import SystemClock
 from assayd.errors import ProviderError
-from assayd.ids import SystemClock
 from assayd.model.prompting import SourcePart
 from assayd_chains.loop import ask_provider
 from assayd_chains.provider import FixRequest, Reply

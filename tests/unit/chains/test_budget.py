@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from assayd.clock import UlidGenerator
 from assayd.errors import RequestError
-from assayd.ids import UlidGenerator
 from assayd.kinds import registry as validators
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy

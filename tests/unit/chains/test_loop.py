@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst
+from assayd.clock import SystemClock, UlidGenerator
 from assayd.errors import ProviderError
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.kinds import registry as validators
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy

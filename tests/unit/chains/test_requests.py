@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from assayd.clock import SystemClock, UlidGenerator
 from assayd.errors import RequestError
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.kinds import registry
 from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer, RepairOptions

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from assayd.api import SocketAccess, create_app
-from assayd.ids import UlidGenerator
+from assayd.clock import UlidGenerator
 from assayd.store.access import DatabaseAccess, open_access
 from assayd_cluster import tables
 from assayd_cluster.gate import TokenGate

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from assayd.clock import SystemClock
 from assayd.egress import Relay
 from assayd.egress.relay import RelaySession
-from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkMode, NetworkPolicy
 from assayd.ports.egress import EgressLimits

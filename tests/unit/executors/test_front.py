@@ -19,8 +19,7 @@ from assayd.attempts.execution import AttemptAbandonedError, FinishedAttempt, Jo
 from assayd.errors import AssaydError, StoreError
 from assayd.executors import front
 from assayd.executors.front import MAX_LOSSES, SILENT_LOOKS, DaemonParts, Executor, ExecutorSet
-from assayd.executors.link import Link
-from assayd.executors.worker import AssignedRun, ExecutorStatus
+from assayd.executors.worker import AssignedRun, ExecutorStatus, Link
 from assayd.fair_queue import FairSemaphore
 from assayd.kinds.registry import find_validator
 from assayd.metrics import SampleKey, Samples

@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from assayd.executors.link import Link
-from assayd.executors.worker import ExecutorParts, ExecutorWorker, KeptContents, RecordedSpan
+from assayd.executors.worker import ExecutorParts, ExecutorWorker, KeptContents, Link, RecordedSpan
 from assayd.ports.tracing import Attribute, Span
 from assayd.store.unsynced import deserialize_files
 

@@ -101,7 +101,7 @@ def test_every_reference_of_a_kind_of_the_package_leads_somewhere() -> None:
             assert validators.import_reference(reference) is not None
 
 
-@pytest.mark.parametrize("reference", ["assayd.no_such_module:name", "assayd.ids:no_such_name", "no dots"])
+@pytest.mark.parametrize("reference", ["assayd.no_such_module:name", "assayd.clock:no_such_name", "no dots"])
 def test_reference_that_leads_nowhere_is_told(reference: str) -> None:
     with pytest.raises(ConfigError, match=reference.split(":")[0]) as refused:
         validators.import_reference(reference)
@@ -164,7 +164,7 @@ def test_daemon_without_wings_has_the_core_kinds_and_names_the_missing_ones(
     program = (
         f"import sys\nsys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if p[-7:] != '/daemon')]\n"
         "from assayd.kinds import registry\n"
-        "from assayd.attempts.health import build_kinds_row\n"
+        "from assayd.model.health import build_kinds_row\n"
         "import assayd.wiring.build\n"
         "print(*registry.load_validators([]))\n"
         "print(build_kinds_row(registry.find_missing_packages(), {}).detail)\n"

@@ -10,7 +10,7 @@ from assayd.errors import RequestError
 from assayd.model.policy import ExecutionPolicy
 from assayd.package_data import get_shared_data_path
 from assayd.policies import PolicySet, describe_policy, load_policies, tighten_policy
-from assayd.policies.merge import merge_policies
+from assayd.policies.resolve import merge_policies
 from assayd.tomlfile import FileError
 
 Load = Callable[..., PolicySet]

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from assayd.clock import SystemClock
 from assayd.errors import EngineError
 from assayd.guest.frames import MAX_HEADER
-from assayd.ids import SystemClock
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 from assayd.sandbox.container import Container, ContainerOrigin, open_container
 from assayd.sandbox.pool import STUCK_REMOVAL_RETRY_S, ContainerPool

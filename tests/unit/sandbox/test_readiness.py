@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import assayd.guest
+from assayd.clock import SystemClock
 from assayd.errors import EngineError
-from assayd.ids import SystemClock
 from assayd.imaging.tree import compute_guest_digest
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import Limits, RunSpec

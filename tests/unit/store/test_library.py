@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from assayd.clock import SystemClock
 from assayd.errors import RequestError
-from assayd.ids import SystemClock
 from assayd.model.attempt import Artifact, Attempt
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict

@@ -20,8 +20,8 @@ from sqlalchemy import Column, Integer, MetaData, Table, bindparam, func, inspec
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
+from assayd.clock import SystemClock
 from assayd.errors import RequestError, StoreError
-from assayd.ids import SystemClock
 from assayd.model.batch import Batch, BatchLine
 from assayd.model.records import AttemptQuery
 from assayd.model.report import Verdict

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import assayd.guest
+from assayd.clock import SystemClock, UlidGenerator
 from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
-from assayd.engines.oci.runtime import find_host
+from assayd.engines.oci.host import find_host
 from assayd.errors import EngineError
-from assayd.ids import SystemClock, UlidGenerator
 from assayd.imaging.tree import compute_guest_digest
-from assayd.metrics import Metrics
+from assayd.metrics import Metrics, wrap_engine_with_metrics
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import ContainerRef, ContainerSpec, Engine, EngineInfo, ImageFacts
 from assayd.sandbox.container import ContainerOrigin
@@ -28,7 +28,6 @@ from assayd.wiring.engine import (
     EngineComparison,
     choose_engine,
     read_comparison,
-    wrap_engine_with_metrics,
 )
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import owned, polite_guest, running

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from assayd.clock import UlidGenerator
 from assayd.errors import ConfigError
-from assayd.ids import UlidGenerator
 from assayd.wiring.identity import FILE, acknowledge_copy, determine_identity
 
 

@@ -78,7 +78,7 @@ def test_recorders_and_routes_are_those_that_kinds_refer_to() -> None:
     assert paths == ["/v1/pipelines", runs, runs, "/v1/pipelines/{id}"]
 
 
-@pytest.mark.parametrize("routes", ["assayd.ids:Ulids", "assayd.no_such_module:router"])
+@pytest.mark.parametrize("routes", ["assayd.clock:Ulids", "assayd.no_such_module:router"])
 def test_routes_that_are_none_are_refused_with_their_reference(routes: str) -> None:
     with pytest.raises(ConfigError, match=routes) as refused:
         load_routers({"odd": SimpleNamespace(routes=routes)})  # type: ignore[dict-item]

@@ -6,8 +6,7 @@ from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, cast
 
-from assayd.api.call import Call
-from assayd.api.responses import LargeResponse, LargeResponseSlots
+from assayd.api.call import Call, LargeResponse, LargeResponseSlots
 from assayd.model.submission import Peer
 from assayd_workflows.routes import get_workflow_bundle
 

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import RowMapping
 
+from assayd.clock import UlidGenerator
 from assayd.errors import RequestError
-from assayd.ids import UlidGenerator
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
 from assayd.store.access import open_access

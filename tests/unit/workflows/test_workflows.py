@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from assayd.byte_budget import ByteBudget
+from assayd.clock import UlidGenerator
 from assayd.errors import RequestError, StoreError
 from assayd.fair_queue import FairSemaphore
-from assayd.ids import UlidGenerator
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.driving import ALONE

@@ -2,10 +2,10 @@
 
     ContainerSpec ─config─> bundle ─launcher─> crun ─> runner
                                        │
-                  inspection compares the running process with the request, before its first byte is passed
+                  container compares the running process with the request, before its first byte is passed
                   on
 
-No registry is involved. `cgroup` manages control groups, `images` stores root filesystems, `user` assigns
+No registry is involved. `cgroup` manages control groups, `images` stores root filesystems, `host` assigns
 exclusive user ids to each container, `container` stores records of containers, `process` holds the streams,
 `engine` implements the port.
 """

@@ -2,6 +2,12 @@
 
 Records of containers are kept in a folder if the daemon exits. A record is written before its control group
 is created, so that the reaper finds all leftovers.
+
+`read_process_facts` reads the kernel's facts about a container's first process, and `find_differences`
+compares them with the request. The process is inspected once its program has sent data, because its
+capabilities and filters are final only then.
+
+Source: proc(5), namespaces(7), capabilities(7).
 """
 
 from __future__ import annotations
@@ -18,24 +24,22 @@ from pathlib import Path
 
 import structlog
 
-from assayd.engines.oci.cgroup import ControlGroup
+from assayd.engines.oci.cgroup import ControlGroup, read_text
 from assayd.engines.oci.config import (
+    CAPABILITIES,
+    CGROUPS,
+    DEVICES,
     ContainerHostConfig,
     build_configuration,
+    build_template_configuration,
     compute_cgroup_limits,
+    compute_rlimits,
     compute_startup_limits,
+    get_work_mount_options,
 )
 from assayd.engines.oci.images import StoredImage
-from assayd.engines.oci.inspection import (
-    ProcessFacts,
-    find_differences,
-    find_shared_namespaces,
-    read_namespaces,
-    read_process_facts,
-)
 from assayd.engines.oci.process import ContainerProcess, PipeStream
-from assayd.engines.oci.template_config import build_template_configuration
-from assayd.ports.engine import ContainerSpec
+from assayd.ports.engine import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY, ContainerSpec
 
 log = structlog.get_logger()
 
@@ -230,3 +234,279 @@ def _find_shared_namespaces(seen: ProcessFacts, others: Mapping[str, OciContaine
             if each.process is not None:
                 living[name] = read_namespaces(each.process.pid)
     return find_shared_namespaces(seen, living)
+
+
+_NAMESPACES = ("pid", "net", "ipc", "uts", "mnt", "cgroup", "user")
+_LIMITS = {
+    "core": "Max core file size",
+    "fsize": "Max file size",
+    "msgqueue": "Max msgqueue size",
+    "nofile": "Max open files",
+    "nproc": "Max processes",
+    "sigpending": "Max pending signals",
+}
+_HIDDEN = frozenset({"nosuid", "nodev", "noexec"})
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFacts:
+    """The facts about a process that the kernel reports.
+
+    `own_status` is the status of the daemon, whose seccomp filters are inherited by all of its descendants.
+
+    `shared_namespaces` contains the namespaces shared with the daemon, `outside` the control groups that
+    don't contain the process, and `masked` the host's paths that must be hidden.
+    """
+
+    status: str
+    own_status: str
+    limits: str
+    mountinfo: str
+    uid_map: str
+    gid_map: str
+    routes: str
+    namespaces: Mapping[str, str]
+    shared_namespaces: tuple[str, ...]
+    outside: tuple[str, ...]
+    root_is_image: bool
+    masked: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A mount: one line of mountinfo. `root` is the mounted part of the file system."""
+
+    root: str
+    kind: str
+    options: frozenset[str]
+    of_file_system: Mapping[str, str]
+
+
+def read_process_facts(pid: int, place: ContainerHostConfig, image: Path) -> ProcessFacts:
+    """Read the kernel's facts about a process. `image` is the root filesystem on the host.
+
+    Raises: OSError, if the process has exited or isn't accessible.
+    """
+    namespaces = read_namespaces(pid)
+    return ProcessFacts(
+        **{
+            name: read_text(f"/proc/{pid}/{path}")
+            for name, path in (
+                ("status", "status"),
+                ("limits", "limits"),
+                ("mountinfo", "mountinfo"),
+                ("uid_map", "uid_map"),
+                ("gid_map", "gid_map"),
+                ("routes", "net/route"),
+            )
+        },
+        own_status=read_text("/proc/self/status"),
+        namespaces=namespaces,
+        shared_namespaces=tuple(
+            name for name in _NAMESPACES if namespaces[name] == _read_namespace("self", name)
+        ),
+        outside=tuple(path for path in place.cgroups.values() if str(pid) not in _read_members(path)),
+        root_is_image=os.path.samestat(Path(f"/proc/{pid}/root").stat(), image.stat()),
+        masked=tuple(path for path in MASKED_PATHS if _is_visible(path)),
+    )
+
+
+def read_namespaces(pid: int) -> dict[str, str]:
+    """Return the namespaces of a process. Raises: OSError, if the process has exited."""
+    return {name: _read_namespace(str(pid), name) for name in _NAMESPACES}
+
+
+def find_differences(seen: ProcessFacts, spec: ContainerSpec, place: ContainerHostConfig) -> list[str]:
+    """Return the differences between a process and the requested one."""
+    return [
+        *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
+        *(f"control group {path} doesn't contain the process" for path in seen.outside),
+        *([] if seen.root_is_image else ["the root is not the image's"]),
+        *([] if len(seen.routes.splitlines()) <= 1 else ["the network has routes"]),
+        *_find_identity_differences(seen, place),
+        *([] if place.children else _find_limit_differences(seen, compute_rlimits(spec))),
+        *(
+            _find_template_mount_differences(seen)
+            if place.children
+            else _find_mount_differences(seen, spec, place)
+        ),
+    ]
+
+
+def find_shared_namespaces(seen: ProcessFacts, others: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return the namespaces that a process shares with others, as messages.
+
+    `others` maps container names to their namespaces.
+    """
+    return [
+        f"namespace {name} is also that of {other}"
+        for other, theirs in others.items()
+        for name, link in seen.namespaces.items()
+        if theirs.get(name) == link
+    ]
+
+
+def _find_identity_differences(seen: ProcessFacts, place: ContainerHostConfig) -> Iterator[str]:
+    status = _parse_fields(seen.status)
+    uid = str(place.program_uid)
+    held_caps = f"{sum(1 << number for number in CAPABILITIES.values()) if place.children else 0:016x}"
+    wanted = {
+        "Uid": [uid] * 4,
+        "Gid": [uid] * 4,
+        "Groups": [],
+        "CapInh": ["0" * 16],
+        "CapPrm": [held_caps],
+        "CapEff": [held_caps],
+        "CapBnd": [held_caps],
+        "CapAmb": ["0" * 16],
+        "NoNewPrivs": ["1"],
+        "Seccomp": ["2"],
+    }
+    for name, value in wanted.items():
+        held = status.get(name, "missing").split()
+        if held != value:
+            yield f"{name} is {' '.join(held) or 'empty'}, expected {' '.join(value) or 'none'}"
+    if status.get("NSpid", "").split()[-1:] != ["1"]:
+        yield "it isn't the first process of its namespace"
+    yield from _find_filter_differences(status, _parse_fields(seen.own_status), place)
+    mapping = [[str(number) for number in line] for line in place.ids]
+    for name, text in (("uid_map", seen.uid_map), ("gid_map", seen.gid_map)):
+        if [line.split() for line in text.splitlines()] != mapping:
+            yield f"{name} doesn't map the requested ids"
+
+
+def _find_filter_differences(
+    status: Mapping[str, str], own: Mapping[str, str], place: ContainerHostConfig
+) -> Iterator[str]:
+    """Check the number of seccomp filters, on kernels that report it (since Linux 5.9).
+
+    A clone has two filters: its template's more permissive filter, and the filter that every container has.
+    """
+    name, wanted = "Seccomp_filters", 2 if place.clone_uid else 1
+    if name in status and name in own:
+        held = int(status[name]) - int(own[name])
+        if held < wanted:
+            yield f"it has {held} seccomp filters, expected {wanted}"
+
+
+def _parse_fields(status: str) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+
+
+def _find_limit_differences(seen: ProcessFacts, limits: Mapping[str, int]) -> Iterator[str]:
+    for name, wanted in limits.items():
+        title = _LIMITS[name]
+        line = next((line for line in seen.limits.splitlines() if line.startswith(title)), title)
+        held = line.removeprefix(title).split()[:2]
+        if held != [str(wanted)] * 2:
+            yield f"limit {name} is {' '.join(held) or 'missing'}, expected {wanted}"
+
+
+def _find_mount_differences(
+    seen: ProcessFacts, spec: ContainerSpec, place: ContainerHostConfig
+) -> Iterator[str]:
+    held = parse_mountinfo(seen.mountinfo)
+    wanted = _get_required_mounts(spec, place)
+    readonly = {"/", *READONLY_PATHS, *(f"{CGROUPS}/{name}".rstrip("/") for name in place.cgroups)}
+    for path in sorted({*wanted, *seen.masked, *readonly} - held.keys()):
+        yield f"{path} isn't mounted"
+    known = {*wanted, *MASKED_PATHS, *readonly, *(f"/dev/{name}" for name in DEVICES)}
+    for path in sorted(held.keys() - known):
+        yield f"{path} is mounted but wasn't requested"
+    for path in sorted((readonly | set(seen.masked) | {"/sys"}) & held.keys()):
+        # A file hidden by the null device is writable, but writes are discarded.
+        hidden = path in seen.masked and held[path].root == "/null"
+        if "ro" not in held[path].options and not hidden:
+            yield f"{path} is writable"
+    for path, (kind, options) in wanted.items():
+        if path in held:
+            yield from _compare_mount(
+                path, held[path], kind, options, _get_required_mount_options(path, spec)
+            )
+
+
+def _find_template_mount_differences(seen: ProcessFacts) -> Iterator[str]:
+    """Check the mounts of a template, which mounts its clones' roots below a folder in its container."""
+    held = parse_mountinfo(seen.mountinfo)
+    known = {
+        "/",
+        "/proc",
+        "/sys",
+        "/dev",
+        *MASKED_PATHS,
+        *READONLY_PATHS,
+        *(f"/dev/{name}" for name in DEVICES),
+    }
+    for path in sorted(held.keys() - known):
+        if not f"{path}/".startswith(f"{WORK_DIRECTORY}/"):
+            yield f"{path} is mounted but wasn't requested"
+    if "/" not in held or "ro" not in held["/"].options:
+        yield "/ is writable"
+
+
+def _get_required_mounts(
+    spec: ContainerSpec, place: ContainerHostConfig
+) -> dict[str, tuple[str, Mapping[str, str]]]:
+    """Return the required type and options of each mount."""
+    size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
+    uid = str(place.program_uid)
+    work = {"size": f"{size}k", "nr_inodes": str(spec.work_files), "mode": "700", "uid": uid, "gid": uid}
+    return {
+        "/proc": ("proc", {}),
+        "/sys": ("sysfs", {}),
+        "/dev": ("tmpfs", {"size": "64k"}),
+        "/dev/shm": ("tmpfs", {"size": f"{SHM_BYTES // 1024}k"}),  # noqa: S108
+        WORK_DIRECTORY: ("tmpfs", work),
+        **({} if "" in place.cgroups else {CGROUPS: ("tmpfs", {"size": "64k"})}),
+    }
+
+
+def _get_required_mount_options(path: str, spec: ContainerSpec) -> frozenset[str]:
+    if path == WORK_DIRECTORY:
+        return frozenset(get_work_mount_options(spec))
+    return _HIDDEN - {"nodev"} if path == "/dev" else _HIDDEN
+
+
+def _compare_mount(
+    path: str, mount: Mount, kind: str, options: Mapping[str, str], hidden: frozenset[str]
+) -> Iterator[str]:
+    if mount.kind != kind:
+        yield f"{path} is of kind {mount.kind}, expected {kind}"
+    missing = sorted(hidden - mount.options)
+    if missing:
+        yield f"{path} lacks {', '.join(missing)}"
+    for name, wanted in options.items():
+        held = mount.of_file_system.get(name)
+        if held != wanted:
+            yield f"{path}: {name} is {held}, expected {wanted}"
+
+
+def parse_mountinfo(text: str) -> dict[str, Mount]:
+    """Parse mountinfo. Map each path to its topmost mount."""
+    found = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        root, place, options = before.split(" ")[3:6]
+        kind, _, of_file_system = after.split(" ", 2)
+        pairs = (option.partition("=") for option in of_file_system.split(","))
+        found[place] = Mount(
+            root=root,
+            kind=kind,
+            options=frozenset(options.split(",")),
+            of_file_system={name: value for name, _, value in pairs},
+        )
+    return found
+
+
+def _is_visible(path: str) -> bool:
+    """Return whether a container could see this kernel path. Its `/dev` is created from scratch."""
+    return path.startswith(("/proc/", "/sys/")) and os.path.exists(path)  # noqa: PTH110 - as below
+
+
+def _read_namespace(process: str, name: str) -> str:
+    return os.readlink(f"/proc/{process}/ns/{name}")  # noqa: PTH115 - a path object costs as much again
+
+
+def _read_members(group: str) -> list[str]:
+    return read_text(f"{group}/cgroup.procs").split()

@@ -21,10 +21,10 @@ from assayd.engines.oci.container import (
     find_config_differences,
     find_process_differences,
 )
+from assayd.engines.oci.host import CANDIDATES
 from assayd.engines.oci.images import ImageStore
 from assayd.engines.oci.making import ContainerFactory, ContainerIds, ThreadRunner, open_control_group
 from assayd.engines.oci.process import PipeStream, create_pipes
-from assayd.engines.oci.runtime import CANDIDATES
 from assayd.engines.oci.templates import TemplatePool
 from assayd.errors import EngineError
 from assayd.ports.engine import (

@@ -28,11 +28,14 @@ import structlog
 from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import ContainerHostConfig, compute_cgroup_limits, compute_startup_limits
 from assayd.engines.oci.container import ContainerRecords, OciContainer, Record, build_container_configuration
+from assayd.engines.oci.host import Host, IdAllocator, find_host
 from assayd.engines.oci.images import ImageStore, StoredImage
-from assayd.engines.oci.mounts import open_read_only_mount
-from assayd.engines.oci.process import ContainerStartError, LauncherProcess, LaunchRequest
-from assayd.engines.oci.runtime import Host, find_host
-from assayd.engines.oci.user import IdAllocator
+from assayd.engines.oci.process import (
+    ContainerStartError,
+    LauncherProcess,
+    LaunchRequest,
+    open_read_only_mount,
+)
 from assayd.errors import EngineError
 from assayd.ports.engine import LABEL_CONTAINER, ContainerSpec
 

@@ -4,11 +4,15 @@ A socket leads to the process that starts containers: the launcher or a template
 protocol: the daemon sends a request with descriptors; the peer responds with a pidfd or an error, and later
 sends the process's exit code. If the peer sends any other message, it isn't trusted anymore, and all
 processes that it started are ended.
+
+Read-only mounts for another mount namespace are passed as descriptors, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import errno
 import json
 import os
 import signal
@@ -21,9 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.engines.oci import launcher
+from assayd.engines.oci.host import IdRange
 from assayd.engines.oci.launcher import MESSAGE_BYTES
-from assayd.engines.oci.mounts import mapping_error
-from assayd.engines.oci.user import IdRange
 from assayd.errors import EngineError
 
 
@@ -501,3 +504,23 @@ class LauncherProcess:
 
 def _broken_error() -> EngineError:
     return EngineError("engine.stream_broken", "the container no longer reads its input", retryable=True)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def open_read_only_mount(path: str) -> int:
+    """Return a descriptor of a detached, permanently read-only mount of a folder.
+
+    Raises: EngineError ``engine.template``.
+    """
+    try:
+        return launcher.open_read_only_mount(_libc, path)
+    except OSError as problem:
+        raise mapping_error(path, problem.errno or 0) from problem
+
+
+def mapping_error(path: str, number: int) -> EngineError:
+    """Return the error for a folder that can't be mounted for a container."""
+    old = "; templates need Linux 5.12" if number == errno.ENOSYS else ""
+    return EngineError("engine.template", f"can't map the owner of {path}: {os.strerror(number)}{old}")

@@ -23,6 +23,13 @@ import structlog
 
 from assayd.aio import run_cleanup
 from assayd.engines.oci import template as program
+from assayd.engines.oci.config import (
+    CHILDREN,
+    build_clone_request,
+    build_template_plan,
+    build_template_spec,
+    read_program,
+)
 from assayd.engines.oci.container import OciContainer, find_process_differences
 from assayd.engines.oci.filter import compile_filter
 from assayd.engines.oci.images import StoredImage
@@ -33,13 +40,6 @@ from assayd.engines.oci.process import (
     LauncherConnection,
     PipeStream,
     create_pipes,
-)
-from assayd.engines.oci.template_config import (
-    CHILDREN,
-    build_clone_request,
-    build_template_plan,
-    build_template_spec,
-    read_program,
 )
 from assayd.errors import EngineError
 from assayd.ports.engine import (

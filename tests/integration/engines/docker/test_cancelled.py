@@ -11,8 +11,8 @@ from typing import Any
 import docker
 import pytest
 
+from assayd.clock import UlidGenerator
 from assayd.engines.docker import DockerEngine
-from assayd.ids import UlidGenerator
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON
 from support.engines.bare_container import spec
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from assayd.clock import UlidGenerator
 from assayd.engines.docker import DockerEngine
-from assayd.ids import UlidGenerator
 from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import (
     LABEL_CONTAINER,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from assayd.attempts import conclusion as record
+from assayd.clock import UlidGenerator
 from assayd.errors import ConfigError, RequestError
-from assayd.ids import UlidGenerator
 from assayd_client import ClientError, DaemonUnreachable
 from assayd_client.cli.upkeep import IDENTITY, back_up_state, find_state_dir
 from support.daemons.small_daemon import small_daemon

@@ -15,14 +15,14 @@ from assayd_client.cli.generate import (
     describe_generation,
     iter_next_steps,
     read_context,
-    run_wizard_and_exit,
 )
-from assayd_client.cli.screens.result import AcceptedRules
-from assayd_client.cli.screens.session import ChainOutcome
-from assayd_client.cli.screens.wizard import Wizard, WizardResult
 from assayd_client.cli.submitting import read_files
 from assayd_client.cli.texts import get_submission_texts, write_texts
 from assayd_pipeline.command_line import from_files
+from assayd_screens.commands import run_wizard
+from assayd_screens.result import AcceptedRules
+from assayd_screens.session import ChainOutcome
+from assayd_screens.wizard import Wizard, WizardResult
 
 NO_FAILURE: dict[str, object] = {"last_error": None, "repair_id": None, "fallback": None}
 
@@ -145,14 +145,14 @@ class EndedWizard:
 
 def test_rules_that_were_accepted_are_written_and_told(tmp_path: Path, capsys) -> None:
     rules = AcceptedRules(name="months", text="extract:\n", path=tmp_path / "months.yaml")
-    assert run_wizard_and_exit(cast("Wizard", EndedWizard(WizardResult(code=0, rules=rules)))) == 0
+    assert run_wizard(cast("Wizard", EndedWizard(WizardResult(code=0, rules=rules)))) == 0
     assert rules.path.read_text() == "extract:\n"
     assert f"the rules of months are in {rules.path}" in capsys.readouterr().out
 
 
 def test_validated_result_that_was_left_unapproved_says_how_to_approve_it(capsys) -> None:
     outcome = ChainOutcome(attempt={"id": "01A", "verdict": "validated"})
-    assert run_wizard_and_exit(cast("Wizard", EndedWizard(WizardResult(code=0, outcome=outcome)))) == 0
+    assert run_wizard(cast("Wizard", EndedWizard(WizardResult(code=0, outcome=outcome)))) == 0
     assert "assay library approve 01A NAME" in capsys.readouterr().out
 
 

@@ -13,8 +13,8 @@ import httpx
 import psycopg
 import pytest
 
+from assayd.clock import UlidGenerator
 from assayd.errors import RequestError
-from assayd.ids import UlidGenerator
 from assayd.model.attempt import Attempt
 from assayd.model.records import AttemptQuery
 from assayd_cluster.gateway.program import configure_gateway

@@ -85,7 +85,7 @@ async def test_output_that_comes_with_the_verdict_alone_is_seen_by_those_who_fol
         claimed = await gateway.claim("a", message)
         await gateway.bring("a", attempt.id, claimed, output={"unit": "a", "text": "hello"})
         events = [event async for event in gateway.service.events(attempt.id)]
-        stored = await gateway.gateway.parts.jobs.events(attempt.id)
+        stored = await gateway.gateway.parts.basics.jobs.events(attempt.id)
     kinds = ["state"] * 4 + ["stdout"] + ["state"] * 2 + ["finished"]
     assert [(event.seq, event.kind) for event in events] == list(enumerate(kinds, 1))
     assert "stdout" not in {event.kind for event in stored}

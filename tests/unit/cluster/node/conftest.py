@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.ids import UlidGenerator
+from assayd.clock import UlidGenerator
 from assayd_cluster.documents import NodeHeartbeat
 from assayd_cluster.node.links import DaemonClient, GatewayClient
 from assayd_cluster.node.running import EventForwarder, NodeRunner, RetryDelays, StopSignals

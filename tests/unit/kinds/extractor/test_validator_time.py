@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from assayd.attempts.admission import derive_limits
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.finding import has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus
-from assayd.model.run import Limits, ResourceUsage, RunEndReason, RunResult, UnitResult
+from assayd.model.run import Limits, ResourceUsage, RunEndReason, RunResult, UnitResult, derive_attempt_limits
 from assayd.sandbox.outcome import classify_run, determine_unit_outcome
 
 CODE = "def extract(path: str) -> dict:\n    return {'a': 1}\n"
@@ -33,7 +32,7 @@ def test_twelve_paths_of_four_seconds_pass_within_the_limits_of_the_shipped_prof
     extractor_policy: ExecutionPolicy,
 ) -> None:
     payload = SLOW.model_copy(update={"sample_paths": SLOW.sample_paths[:12]})
-    spec = validator.plan(payload, extractor_policy, derive_limits(extractor_policy, LIMITS))
+    spec = validator.plan(payload, extractor_policy, derive_attempt_limits(extractor_policy, LIMITS))
     result = slow(12)
     assert spec.limits.timeout_s >= sum(one.usage.wall_s for one in result.units)
     assert all(one.deadline_s == 5 for one in spec.units)
@@ -45,7 +44,7 @@ def test_twelve_paths_of_four_seconds_pass_within_the_limits_of_the_shipped_prof
 def test_paths_beyond_the_limit_of_the_attempt_are_told_as_that_limit_and_the_others_keep_their_results(
     extractor_policy: ExecutionPolicy,
 ) -> None:
-    spec = validator.plan(SLOW, extractor_policy, derive_limits(extractor_policy, LIMITS))
+    spec = validator.plan(SLOW, extractor_policy, derive_attempt_limits(extractor_policy, LIMITS))
     overdue = replace(slow(15), end=RunEndReason.DEADLINE)
     judgement = validator.judge(SLOW, extractor_policy, classify_run(overdue, spec))
     statuses = [case.status for case in judgement.cases]

@@ -21,7 +21,7 @@ from assayd.policies import PolicySet
 from assayd.ports.command_line import FileOptions
 
 LIMITS = Limits(timeout_s=60, unit_timeout_s=30, memory_bytes=2**28, max_processes=4)
-SEVERAL = f"""\
+MANY = f"""\
 import pytest
 {TESTS}
 
@@ -33,7 +33,7 @@ def test_transform():
 def test_schema(name):
     assert name in OpenMeteo().get_schema()["required"]
 """
-FILES = {"adapter.py": ADAPTER, "test_adapter.py": SEVERAL}
+FILES = {"adapter.py": ADAPTER, "test_adapter.py": MANY}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_all_static_stages_run_whatever_the_first_has_found(policy: ExecutionPol
     ("files", "stage", "rule", "file"),
     [
         ({"adapter.py": "import socket\n" + ADAPTER}, "contract", "import.not_allowed", "adapter.py"),
-        ({"test_adapter.py": "import socket\n" + SEVERAL}, "contract", "import.not_allowed", "test_adapter.py"),
+        ({"test_adapter.py": "import socket\n" + MANY}, "contract", "import.not_allowed", "test_adapter.py"),
         ({"client.py": "eval('1')\n"}, "contract", "forbidden.name", "client.py"),
         ({"test_adapter.py": "x = 1\n"}, "contract", "tests.none_found", "test_adapter.py"),
         ({"client.py": ""}, "syntax", "source.empty", "client.py"),
@@ -302,7 +302,7 @@ def test_retry_context_names_file_and_line(policy: ExecutionPolicy) -> None:
     assert "adapter.py, line 1: Import of 'socket'" in text
 
 
-SOURCES = {"adapter.py": ADAPTER.encode(), "test_adapter.py": SEVERAL.encode()}
+SOURCES = {"adapter.py": ADAPTER.encode(), "test_adapter.py": MANY.encode()}
 YAML = b"""
 module_id: weather/open_meteo
 version: 1.0.0
