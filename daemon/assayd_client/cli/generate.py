@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from assayd.errors import RequestError
-from assayd_client import Document, PlainClient, Target
+from assayd_client import Document, PlainClient
 from assayd_client.cli.ids import resolve_attempt_id as find_attempt
 from assayd_client.cli.ids import resolve_generation_id as find_generation
 from assayd_client.cli.options import (
@@ -211,13 +211,6 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     if not words:
         raise RequestError("usage", "the request is missing; run: assay generate KIND WORDS")
     request["context"] = read_context(kind, given)
-    raise typer.Exit(_generate_at_once(daemon, request, out, approved_as, as_json=as_json))
-
-
-def _generate_at_once(
-    daemon: Target, request: Mapping[str, Any], out: Path | None, approved_as: str | None, *, as_json: bool
-) -> int:
-    """Run a generation to its end, save and print the result, and return the exit code."""
     with PlainClient(daemon) as client:
         generation = wait_for_generation(client, client.generate(**request), tell=not as_json)
         generation, submitted = _save_result(client, generation, out, approved_as)
@@ -227,7 +220,7 @@ def _generate_at_once(
     else:
         shown = submitted if out is None else None
         print("\n".join((*describe_generation(generation, shown), *iter_next_steps(generation, failure))))
-    return OF_OUTCOME.get(generation["outcome"], FAILED)
+    raise typer.Exit(OF_OUTCOME.get(generation["outcome"], FAILED))
 
 
 def _save_result(

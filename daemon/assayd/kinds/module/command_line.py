@@ -84,10 +84,7 @@ def _reject_duplicates(names: list[str]) -> None:
 
 
 def _parse_yaml(text: str) -> object:
-    """Parse plain values. Repeated keys and aliases are errors, and dates stay strings.
-
-    Raises: ValueError.
-    """
+    """Parse plain values; dates stay strings. Raises: ValueError, also for repeated keys and aliases."""
     import yaml  # loads slowly, and every command that names this kind imports this module
 
     class PlainLoader(yaml.SafeLoader):

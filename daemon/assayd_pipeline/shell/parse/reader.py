@@ -1,7 +1,7 @@
 """The interface to the programs that parse bash and explain mistakes in it, and the tree of a parsed script.
 
 Checks don't run programs. The analysis worker installs the functions that run the parser and ShellCheck, once
-per process; without the latter, there are no comments.
+per process. Without the latter, scripts get no comments.
 
 The tree consists of generic nodes created from the parser's JSON. Offsets count bytes of the UTF-8 text. A
 node that doesn't state its kind (a statement, a word, a redirection) is identified by the field that contains
