@@ -34,7 +34,7 @@ SCREENS = (
     "assayd_console",
     "assayd_lsp",
     "assayd_mcp",
-    "assayd_pipeline/commands",
+    "assayd_pipeline_commands",
     "assayd_screens",
 )
 FEWEST_WORDS = 3

@@ -12,10 +12,10 @@ from assayd.ports.command_line import FileOptions, KindCommandLine, encode_paylo
 command_line = KindCommandLine(
     from_files="assayd_pipeline.command_line:from_files",
     case="step",
-    forms={"steps": "assayd_pipeline.commands:print_steps"},
+    forms={"steps": "assayd_pipeline.forms:print_steps"},
     data_folder="data",
     commands_help="Show stored pipelines, and apply their results.",
-    commands="assayd_pipeline.commands:pipeline_app",
+    commands="assayd_pipeline_commands.app:pipeline_app",
 )
 
 SQLITE_HEADER = b"SQLite format 3\0"

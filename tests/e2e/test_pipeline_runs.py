@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assayd_client import ClientError, Document, PlainClient
-from assayd_pipeline.commands.run import PipelineRunCommand
+from assayd_pipeline_commands.run import PipelineRunCommand
 from support.daemons.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.engine

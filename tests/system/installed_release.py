@@ -17,6 +17,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from assayd import __version__
+from assayd_client.cli.parts import PARTS as WHEELS
 from support.machines.installed import validate, wait_until_it_serves, with_engine
 from support.machines.machine import Machine, make_root
 from support.machines.packages import download_wheels
@@ -30,7 +31,7 @@ PARTS = {
     f"assayd-{__version__}.tar.gz",
     f"assayd-{__version__}.cdx.json",
     f"assayd_client-{__version__}-py3-none-any.whl",
-    *(f"assayd_{part}-{__version__}-py3-none-any.whl" for part in ("console", "lsp", "mcp", "screens")),
+    *(f"{package}-{__version__}-py3-none-any.whl" for package, extra in WHEELS.items() if extra),
     "SHA256SUMS",
 }
 PREPARE = """\
@@ -141,6 +142,11 @@ def test_package_is_installed_by_apt_and_clients_by_pipx(machine: Machine) -> No
     )
     assert said.startswith("/home/alice/.local/bin/assay\n")
     assert "Validation: ✓ Passed" in said
+
+    said = as_user(machine, "assay top --once 2>&1 || test $? = 2")
+    assert "install the wheel assayd-screens" in said
+    as_user(machine, "pipx inject assayd-client dist/assayd_screens-*.whl")
+    assert "containers" in as_user(machine, "assay top --once")
 
     as_user(machine, "pipx inject assayd-client dist/assayd_console-*.whl")
     assert "<title>" in as_user(machine, CONSOLE)

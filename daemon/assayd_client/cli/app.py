@@ -40,7 +40,7 @@ COMMANDS: Mapping[str, str] = {
     "generate": "generate:generate",
     "generation": "generate:generation_app",
     "images": "images_app:images_app",
-    "keys": "attestation:keys_app",
+    "keys": "assayd_attestation.commands:keys_app",
     "kinds": "kinds:kinds",
     "library": "library:library_app",
     "list": "attempts:list_attempts",
@@ -59,7 +59,7 @@ COMMANDS: Mapping[str, str] = {
     "token": "gateway:token_app",
     "top": "assayd_screens.commands:top",
     "validate": "validate:validate",
-    "verify": "attestation:verify",
+    "verify": "assayd_attestation.commands:verify",
     "version": "upkeep:version",
     "workflow": "workflow:workflow_app",
 }

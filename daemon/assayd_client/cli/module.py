@@ -11,6 +11,7 @@ import typer
 
 from assayd_client import module_tree
 from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.parts import import_part
 
 module_app = typer.Typer(help="Install validated modules into a folder tree.", no_args_is_help=True)
 
@@ -93,35 +94,11 @@ def verify(
 
     found = module_tree.installed_modules(tree, attestations=key is not None)
     if key is not None:
-        found = _add_attestation_problems(found, key)
+        check = import_part("assayd_attestation.commands:add_attestation_problems", "module verify --key")
+        found = check(found, key)
     _print_modules(found, as_json=as_json)
     if any(each.problems for each in found):
         raise typer.Exit(FAILED)
-
-
-def _add_attestation_problems(
-    found: Sequence[module_tree.InstalledModule], key: Path
-) -> list[module_tree.InstalledModule]:
-    """Return the modules after adding the problems of their attestations."""
-    from dataclasses import replace
-
-    from assayd_client.cli.attestation import read_public_keys
-
-    keys = read_public_keys(key)
-    from assayd_attestation.verifying import MismatchError, verify_submission
-
-    def problem(each: module_tree.InstalledModule) -> str | None:
-        if not each.input_digest:
-            return None
-        if each.attestation is None:
-            return "has no attestation"
-        try:
-            verify_submission(each.attestation, each.input_digest, keys)
-        except MismatchError as mismatch:
-            return f"attestation: {mismatch}"
-        return None
-
-    return [replace(each, problems=(*each.problems, *filter(None, [problem(each)]))) for each in found]
 
 
 def _print_modules(found: Sequence[module_tree.InstalledModule], *, as_json: bool) -> None:

@@ -16,10 +16,12 @@ from assayd.errors import RequestError
 
 PARTS: Mapping[str, str] = MappingProxyType(
     {
+        "assayd_attestation": "verify",
         "assayd_compat": "",
         "assayd_console": "console",
         "assayd_lsp": "lsp",
         "assayd_mcp": "mcp",
+        "assayd_pipeline_commands": "pipeline",
         "assayd_screens": "screens",
     }
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd_pipeline.commands.commit import CommitResult
+from assayd_pipeline_commands.commit import CommitResult
 
 ID = "01JTC8ZK5V0000000000000000"
 

@@ -18,8 +18,8 @@ from assayd_client.cli.library import split_reference
 from assayd_client.cli.options import OF_VERDICT
 from assayd_client.cli.submitting import WAIT_S, read_files
 from assayd_pipeline.command_line import command_line
-from assayd_pipeline.commands.commit import CommitResult, apply_result, fetch_result
-from assayd_pipeline.commands.journal import read_regular_file, resolve_inside_folder
+from assayd_pipeline_commands.commit import CommitResult, apply_result, fetch_result
+from assayd_pipeline_commands.journal import read_regular_file, resolve_inside_folder
 
 HEADS = ("run", "started", "version", "verdict", "rows", "findings")
 _RANGE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\.\.(\d{1,6}(?:\.\d{1,6})?)")

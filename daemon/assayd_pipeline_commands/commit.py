@@ -21,7 +21,7 @@ from assayd.model.policy import REPORT_ONLY
 from assayd.model.run import DATABASE_OUTPUT
 from assayd_client import Document, PlainClient
 from assayd_client.cli.terminal import plain
-from assayd_pipeline.commands.journal import (
+from assayd_pipeline_commands.journal import (
     BEGUN,
     COMMIT,
     DONE,

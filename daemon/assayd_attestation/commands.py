@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ from assayd_client.cli.options import parse_age
 if TYPE_CHECKING:
     from assayd_attestation.signatures import PublicKey
     from assayd_attestation.verifying import VerifiedAttestation
+    from assayd_client.module_tree import InstalledModule
 
 keys_app = typer.Typer(help="Create and show the keys of signed verdicts.", no_args_is_help=True)
 
@@ -129,10 +131,28 @@ def _report_attestation_errors() -> Iterator[None]:
         raise RequestError("usage", str(error)) from error
 
 
-def read_public_keys(key: Path) -> tuple[PublicKey, ...]:
-    """Return the public keys in a file. Raises: RequestError ``usage``."""
+def add_attestation_problems(found: Sequence[InstalledModule], key: Path) -> list[InstalledModule]:
+    """Return the modules after adding the problems of their attestations.
+
+    Raises: RequestError ``usage``, if the key file is unusable.
+    """
     with _report_attestation_errors():
-        return _load_key_file(key)
+        from assayd_attestation.verifying import MismatchError, verify_submission
+
+        public = _load_key_file(key)
+
+    def problem(each: InstalledModule) -> str | None:
+        if not each.input_digest:
+            return None
+        if each.attestation is None:
+            return "has no attestation"
+        try:
+            verify_submission(each.attestation, each.input_digest, public)
+        except MismatchError as mismatch:
+            return f"attestation: {mismatch}"
+        return None
+
+    return [replace(each, problems=(*each.problems, *filter(None, [problem(each)]))) for each in found]
 
 
 def _load_key_file(key: Path) -> tuple[PublicKey, ...]:

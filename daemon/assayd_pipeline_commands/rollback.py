@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assayd_client.cli.terminal import plain
-from assayd_pipeline.commands.journal import (
+from assayd_pipeline_commands.journal import (
     BEGUN,
     COMMIT,
     DONE,

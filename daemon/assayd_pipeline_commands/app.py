@@ -1,63 +1,22 @@
-"""Implements `assay pipeline`, which shows stored pipelines and applies results of validated attempts.
-
-Also implements the option `--steps`, which shows the results of the steps that an attempt ran.
-"""
+"""Defines the commands of `assay pipeline`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from assayd_client import Document, PlainClient
-from assayd_client.cli.kinds import AttemptView
 from assayd_client.cli.options import Json, open_client
-
-STEP_HEADS = ("step", "result", "exit", "took", "started", "error")
+from assayd_pipeline.forms import print_table_of_steps
 
 pipeline_app = typer.Typer(help="Show stored pipelines, and apply their results.", no_args_is_help=True)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 HEADS = ("id", "status", "updated")
-
-
-def print_steps(shown: AttemptView) -> None:
-    """Print the steps that an attempt ran as a table or as JSON."""
-    from assayd_client.cli.terminal import print_json
-
-    rows = fetch_steps(shown.client, shown.attempt["id"])
-    print_json(rows) if shown.as_json else print_table_of_steps(rows)
-
-
-def fetch_steps(client: PlainClient, attempt_id: str) -> Sequence[Document]:
-    """Return the recorded steps of an attempt, or an empty list if none ran."""
-    pages = client.records("pipelines", attempt=attempt_id)["pipelines"]
-    attempts = client.records("pipelines", pages[0]["id"])["attempts"] if pages else []
-    return next((found["steps"] for found in attempts if found["attempt_id"] == attempt_id), [])
-
-
-def print_table_of_steps(steps: Sequence[Document]) -> None:
-    """Print one row per step."""
-    from assayd_client.cli.terminal import format_duration, get_stdout, print_table
-
-    print_table(
-        get_stdout(),
-        STEP_HEADS,
-        [
-            [
-                f"{step['position']}. {step['name']}",
-                "ok" if step["is_successful"] else "failed",
-                "killed" if step["exit_code"] is None else str(step["exit_code"]),
-                format_duration(step["execution_time_ms"]),
-                (step["run_time"] or "")[11:23],
-                step["stderr"].strip().split("\n")[0][:200],
-            ]
-            for step in steps
-        ],
-    )
 
 
 @pipeline_app.command("list")
@@ -142,7 +101,7 @@ def commit(
     dry_run: DryRun = False,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
-    from assayd_pipeline.commands.commit import apply_result, fetch_result, preview_commit
+    from assayd_pipeline_commands.commit import apply_result, fetch_result, preview_commit
 
     with open_client(context) as client:
         meant, name = _find_attempt(client, attempt_id)
@@ -167,7 +126,7 @@ def rollback(
     ] = False,
 ) -> None:
     """Undo a commit if nothing has changed since then; no daemon is needed."""
-    from assayd_pipeline.commands.rollback import preview_rollback, roll_back_commit
+    from assayd_pipeline_commands.rollback import preview_rollback, roll_back_commit
 
     for line in (preview_rollback if dry_run else roll_back_commit)(
         reference, database, directory, force=force
@@ -201,7 +160,7 @@ def run_pipeline(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Json = False,
 ) -> None:
     """Run an approved pipeline on new data, compared with earlier runs; `--commit` applies the result."""
-    from assayd_pipeline.commands.run import PipelineRunCommand
+    from assayd_pipeline_commands.run import PipelineRunCommand
 
     run = PipelineRunCommand(
         files=file or (), database=database, rows=rows, commit=commit_result, directory=directory
@@ -221,7 +180,7 @@ def history(
     """List your runs of an approved pipeline with their row counts, newest first."""
     from assayd_client.cli.library import split_reference
     from assayd_client.cli.terminal import print_json
-    from assayd_pipeline.commands.run import print_history
+    from assayd_pipeline_commands.run import print_history
 
     entry, version = split_reference(name)
     with open_client(context) as client:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError, StoreError
-from assayd_pipeline.commands.commit import CommitResult, apply_result
-from assayd_pipeline.commands.journal import SUFFIX, read_journal
-from assayd_pipeline.commands.rollback import preview_rollback, roll_back_commit
+from assayd_pipeline_commands.commit import CommitResult, apply_result
+from assayd_pipeline_commands.journal import SUFFIX, read_journal
+from assayd_pipeline_commands.rollback import preview_rollback, roll_back_commit
 from support.texts.commits import ID, Killed, everything, make, rows
 
 OTHER = "01JTC8ZK5V0000000000000001"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError, StoreError
-from assayd_pipeline.commands.commit import CommitResult, apply_result, preview_commit
-from assayd_pipeline.commands.journal import (
+from assayd_pipeline_commands.commit import CommitResult, apply_result, preview_commit
+from assayd_pipeline_commands.journal import (
     ReplacedObject,
     compute_content_digest,
     compute_digest,
@@ -103,7 +103,7 @@ def test_whatever_has_changed_since_refuses_all_of_it(
 def test_database_that_somebody_writes_is_not_touched(
     real: Path, result: CommitResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assayd_pipeline.commands.journal.BUSY_S", 0.0)
+    monkeypatch.setattr("assayd_pipeline_commands.journal.BUSY_S", 0.0)
     with closing(sqlite3.connect(real / "shop.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(RequestError, match="locked"):
