@@ -321,7 +321,7 @@ class Analyst:
         """Start a replacement for a lost worker. Only the job that lost the worker waits for this."""
         try:
             return await self._start()
-        except (AssaydError, WorkerDied) as problem:
+        except AssaydError as problem:
             log.warning("analysis.worker_not_replaced", problem=str(problem))
             return None
 
@@ -330,10 +330,12 @@ class Analyst:
         reader, writer = await asyncio.open_unix_connection(sock=started.stream)
         worker = _Worker(started.process, writer, reader)
         self.alive.add(worker)
-        async for header, _ in worker.frames():
-            if header["type"] == "ready":
-                return worker
-        raise AssaydError("analysis.unavailable", "the analysis worker didn't start")
+        try:
+            await _wait_until_ready(worker)
+        except BaseException:
+            await self._end_worker(worker)
+            raise
+        return worker
 
     async def _end_worker(self, worker: _Worker | None) -> None:
         if worker is None or worker not in self.alive:
@@ -419,3 +421,15 @@ def build_unanalysable_reports(validator: Kind) -> tuple[StageReport, ...]:
     )
     failed = StageReport(name=first.name, status=StageStatus.FAILED, findings=(finding,))
     return (failed, *(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in rest))
+
+
+async def _wait_until_ready(worker: _Worker) -> None:
+    """Wait for a worker's first frame. Raises: AssaydError; a death before it is no source's doing."""
+    try:
+        async for header, _ in worker.frames():
+            if header["type"] == "ready":
+                return
+    except WorkerDied as problem:
+        message = f"an analysis worker died while it started: {problem}"
+        raise AssaydError("analysis.unavailable", message) from problem
+    raise AssaydError("analysis.unavailable", "the analysis worker didn't start")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
 from assayd.analysis.analyst import UNANALYSABLE, AnalysisLimits, Analyst
+from assayd.analysis.processes import StartedWorker
+from assayd.errors import AssaydError
 from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageStatus
@@ -195,3 +199,31 @@ async def test_function_that_is_named_reads_text_in_a_worker(analyst: Analyst) -
     answer = await analyst.read("assayd_workflows.reading:read_document", b"nodes: [")
 
     assert b"workflow.syntax" in answer
+
+
+@pytest.mark.slow
+async def test_source_is_not_blamed_for_a_worker_that_dies_while_it_starts(
+    policy: ExecutionPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
+        [worker] = analyst.alive
+        worker.process.kill()
+        await worker.process.wait()
+        fork = analyst._parents.fork
+
+        async def stillborn() -> StartedWorker:
+            started = await fork()
+            started.process.kill()
+            started.stream.close()
+            ours, theirs = socket.socketpair()
+            theirs.close()
+            return replace(started, stream=ours)
+
+        monkeypatch.setattr(analyst._parents, "fork", stillborn)
+        with pytest.raises(AssaydError) as caught:
+            await static(analyst, payload(GOOD), policy)
+        assert caught.value.code == "analysis.unavailable"
+        assert not analyst.alive
+        monkeypatch.undo()
+        stages = await static(analyst, payload(GOOD), policy)
+    assert all(stage.status is StageStatus.PASSED for stage in stages)

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from assayd.findings import runs as run_findings
-from assayd.findings.expected import judge_expected_value
+from assayd.findings.expected import judge_expected_value, merge_findings
 from assayd.findings.python_failures import ExceptionContext
-from assayd.findings.runs import cause_finding, merge_similar_findings, unfinished_findings
+from assayd.findings.runs import cause_finding, unfinished_findings
 from assayd.findings.source_text import SplitText, get_line, get_snippet
 from assayd.findings.units import JudgedUnit, build_not_started_result, judge_python_unit, read
 from assayd.guest_results import BoundNames, GuestJsonError, TypedValue
@@ -376,7 +376,7 @@ def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
         _judge_unit(name, _find_unit(result, index, name), payload)
         for index, (name, _, _) in enumerate(iter_runs(payload))
     ]
-    found = _merge_findings(tries)
+    found = merge_findings(tries)
     if any(one.case.status is not CaseStatus.PASSED for one in tries) or has_errors(found):
         found = found if has_errors(found) else (*found, *unfinished_findings(result, "The code"))
         stage = next((stage for one in tries if (stage := _select_failed_stage(one)) != "sandbox"), "sandbox")
@@ -386,7 +386,7 @@ def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
     value = last.value.value if last.value else None
     varying = compare_second_run(value, last.again, payload.code, payload.result_line)
     return Judgement(
-        stage_findings={"sandbox": found, "result": (*_merge_findings(judged), *varying)},
+        stage_findings={"sandbox": found, "result": (*merge_findings(judged), *varying)},
         cases=tuple(one.case for one in judged),
     )
 
@@ -407,17 +407,6 @@ def _judge_result(tried: JudgedUnit, wanted: CodeCase | None, payload: PreparedC
     if wanted is None:
         return judged
     return judge_expected_value(judged, wanted, wanted.expected)  # type: ignore[arg-type]  # it was read as JSON
-
-
-def _merge_findings(tries: Sequence[JudgedUnit]) -> tuple[Finding, ...]:
-    """Return the findings of all runs. Merge equal findings of several runs."""
-    if len(tries) == 1:
-        return tries[0].findings
-    alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
-    return (
-        *merge_similar_findings(alike),
-        *(finding for one in tries for finding in one.findings if finding.context),
-    )
 
 
 def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:

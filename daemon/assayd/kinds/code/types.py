@@ -413,7 +413,7 @@ def _missing_result_finding(text: str, tree: ast.Module) -> Finding:
         message="'result' is assigned without a declared type.",
         line=node.lineno,
         snippet=get_snippet(text, node.lineno),
-        suggestion=f"Declare its type at the assignment: result:  {kind or 'list'} = …",
+        suggestion=f"Declare its type at the assignment: result: {kind or 'list'} = …",
         edit=_build_annotation_edit(node, kind, text) if kind and len(assigned) == 1 else None,
     )
 

@@ -226,7 +226,8 @@ def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Find
     found = (*answer.findings, *source.findings)
     if source.tree is None or _can_bind_name(source.tree, payload.entry_point):
         return found
-    defined = [node.name for node in source.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    defined = [node.name for node in source.tree.body if isinstance(node, definitions)]
     named = f"; it defines {', '.join(defined[:5])}" if defined else ""
     return (
         *found,
