@@ -15,9 +15,9 @@ from itertools import count
 from time import perf_counter
 from typing import TypeVar
 
-from assayd import memory
 from assayd.errors import RequestError
 from assayd.fair_queue import FairSemaphore, UserThrottle
+from assayd.program import release_free_memory
 
 SMALL_BYTES = 64 * 2**10
 """A larger text is read in a thread, so that the event loop isn't blocked."""
@@ -104,7 +104,7 @@ class ByteBudget:
             try:
                 yield
             finally:
-                await asyncio.to_thread(memory.release_free_memory)
+                await asyncio.to_thread(release_free_memory)
 
     @asynccontextmanager
     async def wait_to_parse(self, uid: int, size: int = 0) -> AsyncIterator[None]:

@@ -34,12 +34,13 @@ import structlog
 import uvicorn
 import uvloop
 
-from assayd import __version__, memory
+from assayd import __version__
 from assayd.aio import task_group
 from assayd.api import ApiServer
 from assayd.errors import ConfigError
 from assayd.log import configure_logging
 from assayd.model.attempt import State
+from assayd.program import configure_allocator
 from assayd.settings import Settings
 from assayd.sockets import is_socket_activated, listen_loopback, listen_unix
 from assayd.wiring import Assembly, PartOverrides, build_daemon, configure_api
@@ -124,7 +125,7 @@ def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
     """
     configure_logging(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
-    memory.configure_allocator()
+    configure_allocator()
     raise_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_main(settings, overrides or PartOverrides()))

@@ -50,6 +50,39 @@ IdempotencyKey = Annotated[
     Header(description="The same key with the same body gives the same attempt, while that is kept."),
 ]
 
+IdPrefix = Annotated[
+    str | None, Query(pattern=ID_PREFIX, description="Only attempts whose id begins like this.")
+]
+StateFilter = Annotated[State | None, Query(description="Only attempts in this state.")]
+VerdictFilter = Annotated[Verdict | None, Query(description="Only attempts with this verdict.")]
+KindFilter = Annotated[str | None, Query(description="Only attempts of this kind.")]
+BatchFilter = Annotated[str | None, Query(description="Only attempts of this batch.")]
+LabelFilter = Annotated[
+    list[str] | None,
+    Query(
+        max_length=MAX_LABELS,
+        description="Only attempts with this label, as `key=value`; may be repeated.",
+    ),
+]
+SinceFilter = Annotated[
+    AwareDatetime | None, Query(description="Only attempts created at or after this time.")
+]
+CauseFilter = Annotated[
+    str | None, Query(max_length=64, description="Only attempts whose run ended with this cause.")
+]
+RuleFilter = Annotated[
+    str | None, Query(pattern=RULE, description="Only attempts with an error of this rule.")
+]
+UserFilter = Annotated[
+    int | None, Query(ge=0, le=2**53 - 1, description="Only attempts of this user; for operators.")
+]
+NodeFilter = Annotated[
+    str | None, Query(max_length=64, description="Only attempts that this node of a cluster judged.")
+]
+DistrustedFilter = Annotated[
+    bool | None, Query(description="Only attempts whose node is distrusted, or only others.")
+]
+
 
 @router.post("", responses=answers.SUBMITTED, openapi_extra=answers.SUBMISSION_BODY)
 async def submit_attempt(
@@ -104,38 +137,18 @@ async def put_attempt(
 async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     call: CallDep,
     *,
-    id_prefix: Annotated[
-        str | None, Query(pattern=ID_PREFIX, description="Only attempts whose id begins like this.")
-    ] = None,
-    state: Annotated[State | None, Query(description="Only attempts in this state.")] = None,
-    verdict: Annotated[Verdict | None, Query(description="Only attempts with this verdict.")] = None,
-    kind: Annotated[str | None, Query(description="Only attempts of this kind.")] = None,
-    batch: Annotated[str | None, Query(description="Only attempts of this batch.")] = None,
-    label: Annotated[
-        list[str] | None,
-        Query(
-            max_length=MAX_LABELS,
-            description="Only attempts with this label, as `key=value`; may be repeated.",
-        ),
-    ] = None,
-    since: Annotated[
-        AwareDatetime | None, Query(description="Only attempts created at or after this time.")
-    ] = None,
-    cause: Annotated[
-        str | None, Query(max_length=64, description="Only attempts whose run ended with this cause.")
-    ] = None,
-    rule: Annotated[
-        str | None, Query(pattern=RULE, description="Only attempts with an error of this rule.")
-    ] = None,
-    uid: Annotated[
-        int | None, Query(ge=0, le=2**53 - 1, description="Only attempts of this user; for operators.")
-    ] = None,
-    node: Annotated[
-        str | None, Query(max_length=64, description="Only attempts that this node of a cluster judged.")
-    ] = None,
-    distrusted: Annotated[
-        bool | None, Query(description="Only attempts whose node is distrusted, or only others.")
-    ] = None,
+    id_prefix: IdPrefix = None,
+    state: StateFilter = None,
+    verdict: VerdictFilter = None,
+    kind: KindFilter = None,
+    batch: BatchFilter = None,
+    label: LabelFilter = None,
+    since: SinceFilter = None,
+    cause: CauseFilter = None,
+    rule: RuleFilter = None,
+    uid: UserFilter = None,
+    node: NodeFilter = None,
+    distrusted: DistrustedFilter = None,
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of attempts on a page.")] = 50,
 ) -> Response:

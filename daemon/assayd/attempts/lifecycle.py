@@ -277,7 +277,9 @@ class LocalExecution:
         judgement = _apply_reporting_mode(job, replace(judgement, stage_findings=leveled))
         if job.policy.network.mode is NetworkMode.ALLOWLIST:
             judgement = add_network_facts(judgement, result)
-        return JudgedRun(result=result, judgement=await self.add_hints(job.validator, judgement))
+        if any(judgement.stage_findings.values()):
+            judgement = await self.add_hints(job.validator, judgement)
+        return JudgedRun(result=result, judgement=judgement)
 
     async def _call_decoder(self, job: Job, function: Callable[[], T], result: RunResult) -> T:
         """Call a function that decodes a result, in a thread if the result is large."""

@@ -17,7 +17,6 @@ from functools import partial
 
 import structlog
 
-from assayd import memory
 from assayd.aio import Deadline, pause, task_group
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import (
@@ -44,6 +43,7 @@ from assayd.model.records import AttemptQuery
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.ports.tracing import NO_SPAN, Span
+from assayd.program import release_free_memory
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
@@ -339,7 +339,7 @@ class Scheduler:
     async def _release_memory_later(self) -> None:
         """Release free memory once the container is removed, because its run spec is kept until then."""
         await pause(REMOVED_S, unless=self._stopping)
-        await asyncio.to_thread(memory.release_free_memory)
+        await asyncio.to_thread(release_free_memory)
 
     async def _delete_interrupted_run(self, attempt_id: str, run_number: int | None) -> None:
         """Remove the record of a run that the daemon interrupted by stopping, so that the run doesn't count.
@@ -383,7 +383,7 @@ class Scheduler:
             try:
                 yield
             finally:
-                await asyncio.to_thread(memory.release_free_memory)
+                await asyncio.to_thread(release_free_memory)
 
     async def _read_submission(self, job: Job, order: QueuedAttempt) -> None:
         if order.submission is not None:

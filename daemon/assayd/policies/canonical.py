@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from assayd.model.policy import ExecutionPolicy, IgnoredErrors
+from assayd.model.policy import CommandPolicy, ExecutionPolicy, IgnoredErrors, ImportPolicy, NetworkPolicy
 from assayd.model.submission import JsonValue
 from assayd.policies.files import Profile
 
@@ -22,32 +22,14 @@ MEGABYTE = 2**20
 
 def build_effective_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Return the values that apply to submitted code. Policies with equal values have equal digests."""
-    network, imports, resources = policy.network, policy.imports, policy.resources
-    adapter, commands = policy.adapter, policy.commands
+    adapter, resources = policy.adapter, policy.resources
     return {
         "enforcement": policy.enforcement.value,
         "approve_reported": policy.approve_reported,
         "image": policy.image,
         "exec": policy.exec,
-        "network": {
-            "mode": network.mode.value,
-            "hosts": _to_sorted_list(network.hosts),
-            "ports": [*sorted(network.ports)],
-            "connect_timeout_s": network.connect_timeout_s,
-            "http": {
-                host: {"methods": _to_sorted_list(rule.methods), "paths": _to_sorted_list(rule.paths)}
-                for host, rule in sorted(network.http.items())
-            },
-        },
-        "imports": {
-            "mode": imports.mode.value,
-            "categories": list(imports.categories),
-            "allowed": _to_sorted_list(imports.allowed),
-            "denied": _to_sorted_list(imports.denied),
-            "submodules": imports.submodules.value,
-            "names": {module: _to_sorted_list(names) for module, names in sorted(imports.names.items())},
-            "enforce_forbidden": imports.enforce_forbidden,
-        },
+        "network": _build_network_values(policy.network),
+        "imports": _build_import_values(policy.imports),
         "adapter": {
             "decorators": list(adapter.decorators),
             "methods": list(adapter.methods),
@@ -55,14 +37,7 @@ def build_effective_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "modules": list(adapter.modules),
             "forbidden": _to_sorted_list(adapter.forbidden),
         },
-        "commands": {
-            "allowed": _to_sorted_list(commands.allowed),
-            "blocked": _to_sorted_list(commands.blocked),
-            "builtins": _to_sorted_list(commands.builtins),
-            "options": {name: _to_sorted_list(refused) for name, refused in sorted(commands.options.items())},
-            "protected": _to_sorted_list(commands.protected),
-            "ignored_errors": (commands.ignored_errors or IgnoredErrors.WARNING).value,
-        },
+        "commands": _build_command_values(policy.commands),
         "sql": {**asdict(policy.sql), "rules": {name: level.value for name, level in policy.sql.rules}},
         "quality": {
             **asdict(policy.quality),
@@ -74,6 +49,42 @@ def build_effective_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
             "memory_mb": _to_plain_number(resources.memory_bytes / MEGABYTE),
             "max_processes": resources.max_processes,
         },
+    }
+
+
+def _build_network_values(network: NetworkPolicy) -> dict[str, JsonValue]:
+    return {
+        "mode": network.mode.value,
+        "hosts": _to_sorted_list(network.hosts),
+        "ports": [*sorted(network.ports)],
+        "connect_timeout_s": network.connect_timeout_s,
+        "http": {
+            host: {"methods": _to_sorted_list(rule.methods), "paths": _to_sorted_list(rule.paths)}
+            for host, rule in sorted(network.http.items())
+        },
+    }
+
+
+def _build_import_values(imports: ImportPolicy) -> dict[str, JsonValue]:
+    return {
+        "mode": imports.mode.value,
+        "categories": list(imports.categories),
+        "allowed": _to_sorted_list(imports.allowed),
+        "denied": _to_sorted_list(imports.denied),
+        "submodules": imports.submodules.value,
+        "names": {module: _to_sorted_list(names) for module, names in sorted(imports.names.items())},
+        "enforce_forbidden": imports.enforce_forbidden,
+    }
+
+
+def _build_command_values(commands: CommandPolicy) -> dict[str, JsonValue]:
+    return {
+        "allowed": _to_sorted_list(commands.allowed),
+        "blocked": _to_sorted_list(commands.blocked),
+        "builtins": _to_sorted_list(commands.builtins),
+        "options": {name: _to_sorted_list(refused) for name, refused in sorted(commands.options.items())},
+        "protected": _to_sorted_list(commands.protected),
+        "ignored_errors": (commands.ignored_errors or IgnoredErrors.WARNING).value,
     }
 
 

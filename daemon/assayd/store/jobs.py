@@ -213,16 +213,12 @@ class DatabaseJobStore:
         Raises: RequestError ``run.foreign``, if the run is no longer assigned to this node.
         """
         verdict = tables.build_verdict_values(attempt)
-        message = build_attempt_message_row(attempt)
+        message = None if attempt.webhook is None else build_attempt_message_row(attempt)
         tried = False
         if held_by is not None and message is None and not self._list_recorders(attempt):
-            happened = [tables.build_event_values(event) for event in events]
-            alone = self._rows.build_finish_statement(attempt, verdict, happened, held_by)
-            if alone is not None:
-                written = await self.access.write(alone)
-                if written is not VerdictWriteResult.LATER:
-                    return _is_first_verdict(written, verdict, held_by)
-                tried = alone.tried > 1
+            first, tried = await self._finish_in_one_statement(attempt, verdict, events, held_by)
+            if first is not None:
+                return first
         keep_bundle = self.unsynced.build_contents_writer(attempt) if self.unsynced is not None else None
 
         def apply(connection: Connection) -> bool:
@@ -238,7 +234,8 @@ class DatabaseJobStore:
                 return is_again and found is not None and dict(found) == verdict
             if keep_bundle is not None:
                 keep_bundle(connection)
-            self._outbox.add(connection, message)
+            if message is not None:
+                self._outbox.add(connection, message)
             for recorder in self._list_recorders(attempt):
                 write = partial(recorder.finished, connection, attempt, cases, events, refusals)
                 run_isolated_step(connection, "finish", write)
@@ -248,6 +245,23 @@ class DatabaseJobStore:
         if message is not None:
             self._outbox.wake_sender()
         return first
+
+    async def _finish_in_one_statement(
+        self, attempt: Attempt, verdict: tables.Values, events: Sequence[AttemptEvent], held_by: str
+    ) -> tuple[bool | None, bool]:
+        """Try to record a node's verdict with one statement, if the database allows it.
+
+        Return whether the verdict is the first, or None if a transaction must record it, and whether a former
+        try may have recorded it.
+        """
+        happened = [tables.build_event_values(event) for event in events]
+        alone = self._rows.build_finish_statement(attempt, verdict, happened, held_by)
+        if alone is None:
+            return None, False
+        written = await self.access.write(alone)
+        if written is VerdictWriteResult.LATER:
+            return None, alone.tried > 1
+        return _is_first_verdict(written, verdict, held_by), False
 
     async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
         """Delete attempts with all of their rows, and submissions that are no longer referenced."""

@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -125,7 +125,7 @@ class CoreParts:
     metrics: Metrics
     hub: EventHub
     sender: WebhookSender
-    stopping: asyncio.Event
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
     driving: WorkAssignment = ALONE
 
 
@@ -156,9 +156,6 @@ async def build_basics(
     wrapped, bundles = overrides.wrap(jobs), overrides.wrap(artifacts)
     chains = wing.join(jobs.access, wrapped, clock=clock, ids=ids)
     attester = open_attester(settings.attestation, daemon_id=identity.daemon_id, clock=clock)
-    conclusion = ConclusionWriter(
-        artifacts=bundles, clock=clock, attachments=chains.attachments, attester=attester
-    )
     return CoreParts(
         settings=settings,
         overrides=overrides,
@@ -171,7 +168,7 @@ async def build_basics(
         left_out=left_out,
         clock=clock,
         ids=ids,
-        conclusion=conclusion,
+        conclusion=_build_conclusion(bundles, clock, chains, attester),
         attester=attester,
         tracing=tracing,
         access=jobs.access,
@@ -185,8 +182,13 @@ async def build_basics(
         sender=build_sender(
             receivers, settings.webhooks, jobs.access, clock=clock, metrics=metrics, leads=overrides.leads
         ),
-        stopping=asyncio.Event(),
     )
+
+
+def _build_conclusion(
+    bundles: ArtifactStore, clock: Clock, chains: ChainParts, attester: Attester | None
+) -> ConclusionWriter:
+    return ConclusionWriter(artifacts=bundles, clock=clock, attachments=chains.attachments, attester=attester)
 
 
 def _build_analyst(settings: Settings, limits: DaemonLimits, metrics: Metrics) -> Analyst:

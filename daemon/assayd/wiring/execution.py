@@ -165,16 +165,8 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     relay = Relay(_derive_egress_limits(settings, part), clock, metrics)
     make_sandbox = partial(_build_sandbox, egress=relay, clock=clock)
     sandbox = make_sandbox(engine, pool)
-    readiness = ReadinessSupervisor(
-        engine=engine,
-        reaper=reaper,
-        sandbox=sandbox,
-        usual=usual,
-        isolation_check=create_isolation_check(chosen.engine),
-        refuse_vulnerable=settings.engine.holes_are_errors,
-    )
+    readiness = _build_supervisor(engine, chosen, reaper, sandbox, usual, settings)
     readiness.images_named = images_named
-    _set_texts(readiness, chosen, settings)
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
             chosen=ComparedEngine(engine=chosen.engine, sandbox=sandbox),
@@ -214,6 +206,26 @@ def owns_containers(origin: ContainerOrigin, executors: int, executor: str) -> b
     if origin.executor:
         return executor == origin.executor
     return executor not in map(str, range(executors))
+
+
+def _build_supervisor(
+    engine: Engine,
+    chosen: ChosenEngine,
+    reaper: Reaper,
+    sandbox: Sandbox,
+    usual: Sequence[RunSpec],
+    settings: Settings,
+) -> ReadinessSupervisor:
+    readiness = ReadinessSupervisor(
+        engine=engine,
+        reaper=reaper,
+        sandbox=sandbox,
+        usual=usual,
+        isolation_check=create_isolation_check(chosen.engine),
+        refuse_vulnerable=settings.engine.holes_are_errors,
+    )
+    _set_texts(readiness, chosen, settings)
+    return readiness
 
 
 def _set_texts(readiness: ReadinessSupervisor, chosen: ChosenEngine, settings: Settings) -> None:

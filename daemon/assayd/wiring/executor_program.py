@@ -16,10 +16,10 @@ from functools import partial
 
 import uvloop
 
-from assayd import memory
 from assayd.analysis.forking import fork_on_request
 from assayd.executors.worker import BuildParts, ExecutorWorker
 from assayd.kinds import registry
+from assayd.program import configure_allocator
 from assayd.wiring.execution import build_executor_parts
 
 SWITCH_S = 0.0005
@@ -34,7 +34,7 @@ def run_executor(build: BuildParts) -> None:
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     os.dup2(2, 1)
     sys.setswitchinterval(SWITCH_S)
-    memory.configure_allocator()
+    configure_allocator()
     gc.set_threshold(10_000, 10, 10)
 
     async def serve() -> None:

@@ -13,13 +13,13 @@ import structlog
 import uvicorn
 import uvloop
 
-from assayd import memory
 from assayd.aio import task_group
 from assayd.api import ApiServer, build_server_config
 from assayd.api.bounded_http import ConnectionSlots
 from assayd.daemon import SWITCH_S, Daemon, Notifier, lock_state_dir, raise_priority
 from assayd.errors import ConfigError
 from assayd.log import configure_logging
+from assayd.program import configure_allocator
 from assayd.sockets import is_socket_activated, listen_unix
 from assayd.wiring import build_application, build_socket_access
 from assayd_cluster.gate import TokenGate
@@ -40,7 +40,7 @@ def run(settings: GatewaySettings) -> int:
     """
     configure_logging(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
-    memory.configure_allocator()
+    configure_allocator()
     raise_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run_gateway(settings))

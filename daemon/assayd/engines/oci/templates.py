@@ -3,11 +3,19 @@
 This module decides which containers are cloned. If no template is available, the runtime starts the
 container instead, and the reason is logged once. If a template misbehaves, it is ended with all of its
 children, and a new template is started for the next container.
+
+`compile_filter` compiles the shared seccomp profile with libseccomp to instructions for the kernel. A runtime
+compiles the profile for the containers that it starts. Clones of a template get the filter from the daemon
+instead, so that all containers have the same profile.
+
+Source: seccomp_export_bpf(3), seccomp_rule_add(3); Open Container Initiative, runtime specification, seccomp.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import errno
 import json
 import os
 import secrets
@@ -15,9 +23,10 @@ import socket
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import structlog
 
@@ -28,10 +37,10 @@ from assayd.engines.oci.config import (
     build_clone_request,
     build_template_plan,
     build_template_spec,
+    parse_seccomp_profile,
     read_program,
 )
 from assayd.engines.oci.container import OciContainer, find_process_differences
-from assayd.engines.oci.filter import compile_filter
 from assayd.engines.oci.images import StoredImage
 from assayd.engines.oci.making import ContainerFactory, ContainerIds, ThreadRunner, timeout_error
 from assayd.engines.oci.process import (
@@ -356,3 +365,118 @@ class TemplatePool:
 
 async def _do_nothing() -> None:
     """Do nothing, because a template writes nothing to its standard output."""
+
+
+_LIBRARY = "libseccomp.so.2"
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_ACTIONS = {"SCMP_ACT_ALLOW": _ALLOW, "SCMP_ACT_ERRNO": _ERRNO}
+_OPERATORS = {
+    name: number for number, name in enumerate(("NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"), start=1)
+}
+_INSTRUCTION_BYTES = 8
+_UNKNOWN_CALL = -1
+_OPTIMIZE, _BINARY_TREE = 8, 2
+_MAX_BYTES = 4096 * _INSTRUCTION_BYTES
+
+
+class _ArgumentComparison(ctypes.Structure):
+    """The C structure ``struct scmp_arg_cmp``."""
+
+    _fields_ = [
+        ("argument", ctypes.c_uint),
+        ("operator", ctypes.c_int),
+        ("first", ctypes.c_uint64),
+        ("second", ctypes.c_uint64),
+    ]
+
+
+@cache
+def compile_filter(text: str, machine: str) -> bytes:
+    """Return the profile as kernel instructions for this machine.
+
+    Raises: EngineError ``engine.seccomp``.
+    """
+    profile = parse_seccomp_profile(text, machine)
+    library = _load_library()
+    context = library.seccomp_init(_get_action_code(profile["defaultAction"], profile["defaultErrnoRet"]))
+    if not context:
+        raise _seccomp_error("start", -errno.ENOMEM)
+    try:
+        for rule in profile["syscalls"]:
+            _add_rule(library, context, rule)
+        # Without effect in versions before 2.5; the kernel loads the instructions faster.
+        library.seccomp_attr_set(context, _OPTIMIZE, _BINARY_TREE)
+        return _export_bpf(library, context)
+    finally:
+        library.seccomp_release(context)
+
+
+def _add_rule(library: ctypes.CDLL, context: int, rule: Mapping[str, Any]) -> None:
+    action = _get_action_code(rule["action"], rule.get("errnoRet", errno.EPERM))
+    compared = _to_comparisons(rule.get("args", ()))
+    for name in rule["names"]:
+        number = library.seccomp_syscall_resolve_name(name.encode())
+        # Not a system call of this machine, or unknown to the library: the default action applies.
+        if number == _UNKNOWN_CALL:
+            continue
+        done = library.seccomp_rule_add_array(context, action, number, len(compared), compared)
+        if done < 0:
+            raise _seccomp_error(f"add {name}", done)
+
+
+def _to_comparisons(conditions: Sequence[Mapping[str, Any]]) -> ctypes.Array[_ArgumentComparison]:
+    return (_ArgumentComparison * len(conditions))(
+        *(
+            _ArgumentComparison(
+                each["index"],
+                _OPERATORS[each["op"].removeprefix("SCMP_CMP_")],
+                each["value"],
+                each.get("valueTwo", 0),
+            )
+            for each in conditions
+        )
+    )
+
+
+def _export_bpf(library: ctypes.CDLL, context: int) -> bytes:
+    descriptor = os.memfd_create("filter", os.MFD_CLOEXEC)
+    try:
+        done = library.seccomp_export_bpf(context, descriptor)
+        if done < 0:
+            raise _seccomp_error("export", done)
+        made = os.pread(descriptor, _MAX_BYTES + 1, 0)
+    finally:
+        os.close(descriptor)
+    if not made or len(made) > _MAX_BYTES or len(made) % _INSTRUCTION_BYTES:
+        raise _seccomp_error("export", -errno.EMSGSIZE)
+    return made
+
+
+def _get_action_code(name: str, number: int) -> int:
+    return _ACTIONS[name] | (number if name == "SCMP_ACT_ERRNO" else 0)
+
+
+def _load_library() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(_LIBRARY, use_errno=True)
+    except OSError as problem:
+        message = f"{_LIBRARY} isn't installed; install it (Debian: apt-get install libseccomp2)"
+        raise EngineError("engine.seccomp", message) from problem
+    library.seccomp_init.restype = ctypes.c_void_p
+    library.seccomp_init.argtypes = [ctypes.c_uint32]
+    library.seccomp_release.argtypes = [ctypes.c_void_p]
+    library.seccomp_rule_add_array.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_int,
+        ctypes.c_uint,
+        ctypes.c_void_p,
+    ]
+    library.seccomp_attr_set.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32]
+    library.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    return library
+
+
+def _seccomp_error(what: str, result: int) -> EngineError:
+    reason = os.strerror(-result)
+    return EngineError("engine.seccomp", f"libseccomp could not {what} the seccomp filter: {reason}")

@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import threading
 from pathlib import Path
-from assayd import memory
+from assayd.program import configure_allocator, release_free_memory
 
 def resident():
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -21,7 +21,7 @@ def use():
     seen.wait()
     texts.clear()
 
-memory.configure_allocator()
+configure_allocator()
 before = resident()
 kept = []
 met, seen = threading.Barrier(5), threading.Barrier(5)
@@ -33,7 +33,7 @@ held = resident()
 seen.wait()
 for thread in threads:
     thread.join()
-memory.release_free_memory()
+release_free_memory()
 print(held - before, resident() - before)
 """
 

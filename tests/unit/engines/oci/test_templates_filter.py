@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from assayd.engines.oci.filter import compile_filter
+from assayd.engines.oci.templates import compile_filter
 from assayd.errors import EngineError
 from assayd.package_data import get_shared_data_path
 
