@@ -424,7 +424,10 @@ def build_unanalysable_reports(validator: Kind) -> tuple[StageReport, ...]:
 
 
 async def _wait_until_ready(worker: _Worker) -> None:
-    """Wait for a worker's first frame. Raises: AssaydError; a death before it is no source's doing."""
+    """Wait for a worker's first frame.
+
+    Raises: AssaydError, if the worker dies before it. No source is to blame for that.
+    """
     try:
         async for header, _ in worker.frames():
             if header["type"] == "ready":
