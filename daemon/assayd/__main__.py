@@ -11,7 +11,10 @@ from assayd.program import disable_gc_during_imports, run_for_exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the daemon until a signal stops it, and return the exit code."""
+    """Run the daemon until a signal stops it, or print the information that an option requests.
+
+    Return the exit code.
+    """
     chosen = _build_parser().parse_args(arguments)
     return run_for_exit_code("assayd", lambda: _run(chosen))
 

@@ -18,7 +18,7 @@ MAX_BACKOFF_S = 30.0
 
 
 MOST = 3.0
-"""A deadline comes after so many times its time, whatever is not counted."""
+"""The factor by which the deadline's timeout can grow at most, because of uncounted time."""
 _TICK_S = 0.1
 _PUNCTUAL_S = 0.01
 
@@ -39,7 +39,10 @@ class Deadline:
         self.restart(timeout_s)
 
     def restart(self, timeout_s: float) -> None:
-        """Restart the countdown with `timeout_s` seconds. Call this only while no scope is open."""
+        """Restart the countdown with `timeout_s` seconds. Call this only while no scope is open.
+
+        A cancelled deadline stays cancelled.
+        """
         self._began, self._timeout_s = self._loop.time(), timeout_s
         self._late_s = self._left_out_s = 0.0
 
@@ -102,7 +105,7 @@ class BroadcastEvent:
 
     @property
     def next(self) -> asyncio.Event:
-        """Return the event of the next `wake_all`, which is created only if a task waits."""
+        """Return the event that the next `wake_all` sets. Create it if no other task waits yet."""
         if self._next is None:
             self._next = asyncio.Event()
         return self._next
@@ -125,7 +128,10 @@ async def pause(time_s: float, *, unless: asyncio.Event) -> None:
 
 
 def backoff_delay_s(failures: int) -> float:
-    """Return the exponential delay in seconds, with jitter, after `failures` consecutive failures."""
+    """Return the exponential delay in seconds, with jitter, after `failures` consecutive failures.
+
+    It is at most `MAX_BACKOFF_S`.
+    """
     jitter_s = random.uniform(0, INITIAL_BACKOFF_S)  # noqa: S311 - spreads retries, keeps no secret
     return min(INITIAL_BACKOFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MAX_BACKOFF_S)
 
@@ -189,7 +195,7 @@ async def open_first_available(
         open_one: opens a location. Any error other than OSError ends the search.
         until: the time at which the timeout expires, by the event loop's clock.
 
-    Raises: OSError or TimeoutError: the error that the last location raised.
+    Raises: OSError or TimeoutError, if no location is available: the error that the last one raised.
     """
     now = asyncio.get_running_loop().time
     for left in range(len(places), 1, -1):

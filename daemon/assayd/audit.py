@@ -29,12 +29,14 @@ from assayd.model.audit_chain import compute_line_digest, read_previous_digest, 
 log = structlog.get_logger()
 
 NO_LINE = "0" * 64
-"""Stands for the line before the first."""
+"""The digest that the first line of a log contains instead of its predecessor's digest."""
 FILE_BYTES = 16 * 2**20
 FILES = 16
-"""Files that are kept; with one more, the oldest goes, and the chain begins with the next one."""
+"""The number of files to keep. If there are more, the oldest is removed, and the chain begins with the next
+file.
+"""
 FOLDER = "audit"
-"""Below the state directory."""
+"""The folder of the log, below the state directory."""
 _NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
 _LONGEST = 4096
 _MAX_ADDED = 2**20
@@ -111,13 +113,16 @@ class AuditLog:
         self._written = size
 
     def _append_line(self, line: bytes) -> None:
-        """Append a whole line. If this fails, append nothing. Raises: OSError."""
+        """Append a whole line. Raises: OSError, if this fails; nothing is appended then."""
         if os.write(self._opened, line) < len(line):
             os.ftruncate(self._opened, self._written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def read(self, since: str = "") -> Iterator[bytes]:
-        """Yield the lines since a given time in chronological order, each with its line break."""
+        """Yield the lines since an ISO 8601 timestamp in chronological order, each with its line break.
+
+        If `since` is empty, yield all lines.
+        """
         for file in list_log_files(self._folder):
             with suppress(FileNotFoundError), file.open("rb") as opened:  # the oldest one, already deleted
                 for line in opened:
@@ -131,7 +136,7 @@ class AuditLog:
             old.unlink()
 
     def _open_file(self, number: int) -> None:
-        """Open a file to continue it. If this fails, the previous file stays open. Raises: OSError."""
+        """Open a file to continue it. Raises: OSError, if this fails; the previous file then stays open."""
         file = self._folder / f"audit-{number:06}.jsonl"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         opened = os.open(file, flags, 0o600)
@@ -153,7 +158,9 @@ class AuditLog:
 def append_audit_line(
     folder: Path, action: str, *, actor: dict[str, object], subject: str, **details: object
 ) -> bool:
-    """Add a line to a daemon's log from another process. Return False if the folder has no log.
+    """Add a line to a daemon's log from another process.
+
+    Return False if the folder has no log or the line can't be written.
 
     Raises: OSError, if the log can't be opened.
     """
@@ -167,7 +174,10 @@ def append_audit_line(
 
 
 def _lock_folder(folder: int) -> None:
-    """Lock the folder against other writers. Give up after a short timeout. Raises: BlockingIOError."""
+    """Lock the folder against other writers.
+
+    Raises: BlockingIOError, if others still hold the lock after a short timeout.
+    """
     for pause_s in _LOCK_PAUSES_S:
         with suppress(BlockingIOError):
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,11 +20,11 @@ from assayd.fair_queue import FairSemaphore, UserThrottle
 from assayd.program import release_free_memory
 
 SMALL_BYTES = 64 * 2**10
-"""A larger text is read in a thread, so that the event loop isn't blocked."""
+"""Inputs larger than this are parsed in a thread, so that they don't block the event loop."""
 LARGE_BYTES = 2**20
-"""A larger text is read alone: once read, it takes many times its size."""
+"""Inputs larger than this are read one at a time, because a parsed input takes many times its size."""
 OPERATORS_SHARE = 8
-"""An eighth of the budget is kept for operators."""
+"""The divisor for the operators' share: an eighth of the budget is reserved for operators."""
 T = TypeVar("T")
 
 
@@ -93,7 +93,9 @@ class ByteBudget:
 
     @asynccontextmanager
     async def reading(self, size: int, uid: int) -> AsyncIterator[None]:
-        """Hold the turn for reading a large text while the body runs. A small text needs no turn.
+        """Hold the turn for reading an input of `size` bytes while the body runs.
+
+        An input of up to `LARGE_BYTES` needs no turn.
 
         Users take turns. A throttled user waits before the turn, because other users wait for its end.
         """
@@ -128,7 +130,9 @@ class ByteBudget:
                 self.pace.record_use(uid, perf_counter() - began)
 
     async def parse(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
-        """Parse bytes and return the result. If there are many, parse them in a thread at the user's turn.
+        """Parse bytes and return the result.
+
+        More than `SMALL_BYTES` are parsed in a thread, at the user's turn.
 
         For more than `LARGE_BYTES`, the caller must hold the turn of `reading`.
         """
@@ -138,7 +142,10 @@ class ByteBudget:
             return await asyncio.to_thread(parse, text)
 
     async def parse_in_turn(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
-        """Wait for the turn of `reading`, then parse the bytes and return the result."""
+        """Parse bytes and return the result.
+
+        For more than `LARGE_BYTES`, wait for the turn of `reading` first.
+        """
         async with self.reading(len(text), uid):
             return await self.parse(text, uid, parse)
 
@@ -165,7 +172,10 @@ class GrowingReservation:
         self._size = 0
 
     def resize(self, size: int) -> None:
-        """Change the reservation to the given number of bytes. Raises: RequestError ``queue.full``."""
+        """Change the reservation to the given number of bytes.
+
+        Raises: RequestError ``queue.full``, if there are too few free bytes to enlarge it.
+        """
         if size > self._size:
             self._budget.acquire(self._uid, size - self._size)
         else:

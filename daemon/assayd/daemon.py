@@ -48,14 +48,15 @@ from assayd.wiring import Assembly, PartOverrides, build_daemon, configure_api
 log = structlog.get_logger()
 
 USUALLY_S = 5.0
-"""How often the status is sent if no watchdog demands more."""
+"""The seconds between heartbeats if no watchdog requires a shorter interval."""
 
 
 class Notifier:
     """A connection to the service manager. `status` returns the daemon's state in one line.
 
     Heartbeats are sent from the event loop, so that they stop if the event loop is blocked. The service
-    manager's watchdog then kills the daemon, and the daemon's next run recovers the unfinished work.
+    manager's watchdog then kills the daemon, and the daemon's next run recovers the unfinished work. Without
+    a service manager, nothing is sent.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -106,7 +107,10 @@ class Notifier:
 
 
 def _heartbeat_interval_s(environ: Mapping[str, str]) -> float:
-    """Return the heartbeat interval in seconds: half of the watchdog's timeout."""
+    """Return the heartbeat interval in seconds: half of the watchdog's timeout, but at most `USUALLY_S`.
+
+    Without a watchdog for this process, it is `USUALLY_S`.
+    """
     allowed, meant_for = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID")
     if not allowed.isdigit() or int(allowed) == 0 or meant_for not in {None, str(os.getpid())}:
         return USUALLY_S
@@ -115,7 +119,9 @@ def _heartbeat_interval_s(environ: Mapping[str, str]) -> float:
 
 DRAIN_S = 30.0
 SWITCH_S = 0.0005
-"""How long a thread keeps the interpreter when others want it; the event loop waits for the store's."""
+"""The seconds after which a thread must release the interpreter if other threads wait for it. The event loop
+waits for the store's threads.
+"""
 
 
 def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
@@ -147,7 +153,8 @@ def _tune_gc() -> None:
 def raise_priority(nice: int) -> None:
     """Raise the priority above the engine's processes, because filling the pool uses all cores.
 
-    If this process was started with a non-default priority, its priority isn't changed.
+    The priority isn't changed if this process was started with a non-default priority or isn't permitted to
+    change it.
     """
     if os.getpriority(os.PRIO_PROCESS, 0) == 0:
         with suppress(PermissionError):
@@ -192,7 +199,11 @@ def build_startup_message(settings: Settings) -> str:
 
 @contextmanager
 def lock_state_dir(state_dir: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the state directory."""
+    """Hold an exclusive lock on the state directory while the body runs. Create the directory if necessary.
+
+    Raises: ConfigError ``state.taken``, if another daemon holds the lock; ``state.unusable`` for other
+    failures.
+    """
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         _require_private_dir(state_dir)
@@ -215,7 +226,10 @@ def lock_state_dir(state_dir: Path) -> Iterator[None]:
 
 
 def _require_private_dir(state_dir: Path) -> None:
-    """Check that others can't write to a directory. Raises: ConfigError ``state.unusable``; OSError."""
+    """Check that only the daemon's user can write to a directory.
+
+    Raises: ConfigError ``state.unusable``, if others can write to it or own it; OSError, if it can't be read.
+    """
     facts = state_dir.stat()
     mode = stat.S_IMODE(facts.st_mode)
     if facts.st_uid not in {0, os.geteuid()} or mode & 0o022:
@@ -285,7 +299,10 @@ class Daemon:
                 task.cancel()
 
     def log_stop(self) -> None:
-        """Log the stop. If the daemon has a greeting, also print the number of running attempts to stderr."""
+        """Log the stop.
+
+        If the daemon has a greeting and attempts are running, also print their number to stderr.
+        """
         active = self._parts.scheduler.active
         log.info("daemon.stopping", under_way=active, drain_s=self._drain_s)
         if self._greeting and active:
@@ -307,7 +324,7 @@ class Daemon:
         self._notifier.notify_ready()
 
     def _status_line(self) -> str:
-        """Return the state of the daemon as one line."""
+        """Return the state of the daemon as one line: stopping, not serving (with the reason), or serving."""
         ready, problem = self._parts.acceptance.now()
         if self._stop.is_set():
             return f"stopping; {self._parts.scheduler.active} attempts running"
@@ -340,7 +357,10 @@ class Daemon:
         await self._parts.readiness.keep_ready()
 
     async def _drain(self) -> None:
-        """Wait for running attempts until the drain timeout. A second signal ends the wait."""
+        """Wait for running attempts until the drain timeout or a second signal.
+
+        Then abandon the remaining ones.
+        """
         drained = asyncio.ensure_future(self._parts.scheduler.drain(self._drain_s))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 CUTOFF = 0.75
-"""Least similarity of two names, from 0 to 1: one wrong letter of four passes.
+"""The minimum similarity of two names, from 0 to 1: one wrong letter of four passes.
 
-Below that, modules that exist are taken for misspelled ones: `copyreg` for `copy`, `aiohttp` for `http`.
+With a lower value, the names of existing modules would be treated as misspelled: `copyreg` for `copy`,
+`aiohttp` for `http`.
 """
 MAX_CHARS = 250
 """Longest name that is compared: the time grows with the square of the length."""

@@ -53,7 +53,7 @@ class ProviderError(AssaydError):
     """An exception raised when a repair provider failed.
 
     Args:
-        retry_after_s: the number of seconds that the provider requires before the next call.
+        retry_after_s: the number of seconds that the provider requires before the next call, or None.
     """
 
     def __init__(

@@ -171,13 +171,15 @@ class FairSemaphore:
 
 
 ALONE_S = 1.0
-"""A user is alone if no other has asked for anything for so long; it then needs no rest."""
+"""A user is the only user if no other user has made a request for this many seconds, and isn't throttled
+then.
+"""
 SHARE = 0.2
-"""Of the time, for each user who isn't alone: enough for 70 submissions per second."""
+"""The share of the time for each user while others are active: enough for 70 submissions per second."""
 MAX_REST_S = 1.0
-"""The longest rest, however much was used."""
+"""The longest wait in seconds, regardless of the time used."""
 LOOK_S = 0.1
-"""How often a user who rests is looked at again: the others may have gone."""
+"""The seconds after which a throttled user is checked again, because other users may have become inactive."""
 MAX_SEEN = 64
 
 
@@ -208,7 +210,7 @@ class UserThrottle:
         return all(each == user or now - at > ALONE_S for each, at in self._seen.items())
 
     def record_use(self, user: Hashable, seconds: float) -> None:
-        """Record the time that a user has used. The user must then wait if other users are active."""
+        """Record the seconds that a user has used. The user must then wait if other users are active."""
         if self.is_only_user(user):
             return
         now = self._clock()

@@ -208,7 +208,10 @@ def _parse_bound_names(fields: Mapping[str, JsonValue]) -> BoundNames:
 
 
 def read_raised(fields: Mapping[str, JsonValue], phase: str) -> RaisedException:
-    """Parse the guest's record of an exception. Raises: GuestJsonError."""
+    """Parse the guest's record of an exception.
+
+    Raises: GuestJsonError, if a required field has the wrong type.
+    """
     where, file, meant = fields.get("where"), fields.get("file"), fields.get("meant")
     return RaisedException(
         error_type=_parse_text(fields, "error_type", _NAME_CHARS),
@@ -289,7 +292,10 @@ def _parse_text(fields: Mapping[str, JsonValue], name: str, chars: int = MESSAGE
 
 
 def _read_position(fields: Mapping[str, JsonValue], name: str) -> int | None:
-    """Return a line or column, or None if the guest sent none or an invalid number."""
+    """Return a line or column, or None if it is missing or out of range.
+
+    Raises: GuestJsonError, if it isn't an integer.
+    """
     value = fields.get(name)
     if value is None:
         return None

@@ -17,7 +17,7 @@ from assayd.errors import ConfigError
 MAX_BYTES = 4096
 _PR_SET_DUMPABLE = 4
 NONE = "none"
-"""Sent if no key is needed: the libraries insist on some text."""
+"""The placeholder for a server that needs no key, because the libraries require one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,9 @@ class KeySource:
 
 
 def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> ProviderKey:
-    """Return a provider's key. For a server other than the vendor's, use only an explicitly configured key.
+    """Return a provider's key, or the placeholder `NONE` if no location is configured.
+
+    For a server other than the vendor's, use only an explicitly configured key.
 
     Raises: ConfigError ``repair.key`` (for other sections, the section's own code), if the key is missing
     from its configured location or other users can read it.
@@ -68,16 +70,18 @@ def make_environment_unreadable() -> None:
     The environment of a process stays in its memory, even if it is removed from `os.environ` later. This
     function blocks access to ``/proc/PID/environ`` and ``/proc/PID/mem``, and disables core dumps.
 
-    Raises: ConfigError.
+    Raises: ConfigError ``repair.key``, if the kernel refuses this.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         raise ConfigError("repair.key", f"can't hide the environment: {os.strerror(ctypes.get_errno())}")
 
 
 def _read_key_file(owner: str, path: Path) -> str:
-    """Read a key file. It must be a regular file of this user or root, unreadable for group and others.
+    """Return the key in a file: a regular file of this user or root, unreadable for group and others.
 
     A file that root's group can read is accepted, because systemd passes credentials in this way.
+
+    Raises: ConfigError, if the file can't be read or other users can read it.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -101,7 +105,10 @@ def _read_key_file(owner: str, path: Path) -> str:
 
 
 def _check_key(text: str, owner: str, where: object) -> str:
-    """Check that a key is valid in an HTTP header, because libraries include invalid keys in errors."""
+    """Return the key if it is valid in an HTTP header, because libraries include invalid keys in errors.
+
+    Raises: ConfigError, if the key is empty, too long or not one word of printable ASCII.
+    """
     if not text or len(text) > MAX_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
         raise _key_error(owner, f"{where} must hold a key: one word of printable ASCII")
     return text

@@ -48,18 +48,18 @@ from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Sample
 
 P = TypeVar("P", bound=BaseModel, default=Any)
-"""A kind's submitted payload."""
+"""The type of a kind's submitted payload."""
 Q = TypeVar("Q", bound=BaseModel, default=P)
-"""Its payload as `Kind.prepare` returns it: the same model, unless `Kind.prepared` names another."""
+"""The type of the payload that `Kind.prepare` returns: `Kind.prepared`, or by default the same model."""
 
 
 class FailureAction(StrEnum):
     """The effect of a static stage's errors on the stages after it."""
 
     STOP = "stop"
-    """They are skipped."""
+    """The following stages are skipped."""
     CONTINUE = "continue"
-    """They run; only the container is out of reach."""
+    """The following static stages run, but the submission isn't run in a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +75,13 @@ class Cap(StrEnum):
     """The size limits for parts of a payload. Each value is the name of the limit's setting."""
 
     SOURCE = "source_bytes"
-    """One text, in bytes."""
+    """The size of one string, in bytes."""
     INPUTS = "inputs_bytes"
-    """Any JSON, in bytes of its canonical form."""
+    """The size of any JSON value, in bytes of its canonical form."""
     SAMPLE_PATHS = "sample_paths"
-    """A list of sample paths, by its length."""
+    """The length of a list of sample paths."""
     STEPS = "steps"
-    """A list of steps, by its length."""
+    """The length of a list of steps."""
 
 
 class Kind(ABC, Generic[P, Q]):
@@ -183,7 +183,8 @@ class Kind(ABC, Generic[P, Q]):
     def prepare_trial(self, payload: Q, policy: ExecutionPolicy) -> Q:
         """Return the prepared payload with the data for `plan_trial`, if the policy requires a trial.
 
-        This method can parse hostile text, because it runs once in an analysis worker, after `prepare`.
+        By default, return the payload unchanged. This method can parse hostile text, because it runs once in
+        an analysis worker, after `prepare`.
         """
         return payload
 
@@ -207,18 +208,26 @@ class Kind(ABC, Generic[P, Q]):
         return {}
 
     def image_of(self, policy: ExecutionPolicy) -> str:
-        """Return the image in which a submission runs under a policy, as a name without prefix."""
+        """Return the image in which a submission runs, as a name without prefix.
+
+        It is the policy's image, or the kind's if the policy has none.
+        """
         return policy.image or self.image
 
     def narrow(self, payload: P, policy: ExecutionPolicy) -> ExecutionPolicy:
         """Return the policy, tightened to the limits that the payload states.
+
+        By default, return it unchanged.
 
         Raises: RequestError, if the payload and the policy are incompatible.
         """
         return policy
 
     def labels(self, payload: P) -> Mapping[str, str]:
-        """Return the labels derived from the payload. The submission's own labels take precedence."""
+        """Return the labels derived from the payload; by default, none.
+
+        The submission's own labels take precedence.
+        """
         return {}
 
     def rate(self, payload: P, findings: Sequence[Finding]) -> Rating | None:
@@ -245,7 +254,7 @@ class Kind(ABC, Generic[P, Q]):
     def use_tables(self, folders: Sequence[Path]) -> None:
         """Load an operator's tables of rules and words from folders into this process.
 
-        Raises: ConfigError.
+        Raises: ConfigError, if a table is invalid or the kind doesn't support tables.
         """
         message = f"the kind {self.name} doesn't support tables"
         raise ConfigError("tables.unknown", message, field=f"tables.{self.name}")
@@ -279,7 +288,7 @@ class Kind(ABC, Generic[P, Q]):
         return SourcePart(name=self.code_field, language=self.language, text=text, beginning=self.beginning)
 
     def surroundings(self, payload: P) -> Sequence[PromptContext]:
-        """Return the context that a fix of the submission must be compatible with."""
+        """Return the context that a fix of the submission must be compatible with (by default, none)."""
         return ()
 
     def context(self, payload: P, report: Document, policy: ExecutionPolicy | None = None) -> RepairContext:
@@ -318,7 +327,7 @@ class Kind(ABC, Generic[P, Q]):
         return ExtractedFields(texts=(), fields=())
 
     def around(self, context: Any) -> Sequence[PromptContext]:
-        """Return the generation request's context, as shown in a prompt."""
+        """Return the generation request's context, as shown in a prompt. By default, it is empty."""
         return ()
 
     def brief(self, context: Any, policy: ExecutionPolicy) -> PromptParts:

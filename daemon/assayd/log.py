@@ -21,10 +21,10 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from assayd.model.trace_context import TraceContext
 
 REQUEST_ID = "request_id"
-"""The key under which every line names the request that it belongs to."""
+"""The key of the request's id in every log line."""
 
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
-"""syslog(3)'s, which the journal reads from the start of a line (sd-daemon(3))."""
+"""The priorities of syslog(3), which the journal reads from the start of a line (sd-daemon(3))."""
 
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,

@@ -30,7 +30,7 @@ from assayd.errors import EngineError
 from assayd.ports.engine import Capabilities, Engine
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Media type of the text from `render`."""
+"""The media type of the text from `render_metrics`."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 
@@ -48,7 +48,7 @@ def get_labelled_series(metric: _Metric, *labels: str) -> _Metric:
 SampleKey = tuple[str, str, tuple[tuple[str, str], ...]]
 """The name of a metric, the name of one of its samples, and the sample's labels."""
 Samples = Mapping[SampleKey, float]
-"""Values of time series."""
+"""The values of time series by key."""
 _GAUGES = frozenset({"assayd_containers", "assayd_idle_containers", "assayd_refill_seconds"})
 _OF_EXECUTORS = _GAUGES | {
     f"assayd_{name}"
@@ -60,7 +60,10 @@ _MOST = "assayd_refill_seconds"
 
 
 def combine_samples(*parts: Samples) -> dict[SampleKey, float]:
-    """Return the values of several processes as those of one."""
+    """Combine the samples of several processes.
+
+    Values of the same series are added; of the refill time, the maximum is kept.
+    """
     combined: dict[SampleKey, float] = {}
     for part in parts:
         for key, value in part.items():
@@ -103,7 +106,8 @@ def _read_samples(metric: Metric) -> Samples:
 class Metrics:
     """All metrics of one daemon in one registry.
 
-    `others` returns the values of other processes, which are added to the rendered ones.
+    `others` returns the values of other processes, which are added to the rendered ones. By default, there
+    are none.
     """
 
     def __init__(self) -> None:
@@ -236,7 +240,7 @@ class Metrics:
         self.database_bytes = self._create_gauge("database_bytes", "Size of the database's files.")
 
     def render_metrics(self) -> bytes:
-        """Return all values in the Prometheus text format."""
+        """Return all values, including those of other processes, in the Prometheus text format."""
         return generate_latest(cast("CollectorRegistry", _Combined(self.registry, self.others())))
 
     def collect_for_daemon(self) -> Samples:

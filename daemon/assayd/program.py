@@ -17,7 +17,11 @@ from assayd.errors import AssaydError, ConfigError
 
 
 def run_for_exit_code(program: str, run: Callable[[], int]) -> int:
-    """Run a program and return its exit code: 2 for wrong settings, 3 for potentially temporary errors."""
+    """Run a program and return its exit code.
+
+    For an AssaydError, print one line to stderr and return 2 for wrong settings, or 3 for other, potentially
+    temporary errors.
+    """
     try:
         return run()
     except ConfigError as error:
@@ -44,7 +48,9 @@ def disable_gc_during_imports() -> Iterator[None]:
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 _MAPPED_FROM_BYTES = 2**20
-"""A larger block is a separate mapping, which freeing returns. Once set, it doesn't grow by itself."""
+"""Blocks of at least this size are mapped separately, and returned to the system when they are freed. Once it
+is set, glibc no longer raises this threshold.
+"""
 _ARENAS = 2
 _LIBC = ctypes.CDLL(None)
 

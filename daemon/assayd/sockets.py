@@ -16,11 +16,11 @@ from assayd.errors import ConfigError
 
 FIRST_PASSED_FD = 3
 BACKLOG = 4096
-"""Connections that wait to be accepted; a client that finds all taken can't connect."""
+"""The maximum number of connections that wait to be accepted. Further clients can't connect."""
 
 
 def listen_unix(path: Path, *, mode: int, group: str | None) -> socket.socket:
-    """Return a listening Unix socket.
+    """Return a listening Unix socket: the socket that systemd passed, or a new one.
 
     Raises: ConfigError ``socket.taken`` if another daemon answers on the socket, ``socket.unusable`` for
     other failures.
@@ -37,7 +37,10 @@ def listen_unix(path: Path, *, mode: int, group: str | None) -> socket.socket:
 
 
 def listen_loopback(address: tuple[str, int]) -> socket.socket:
-    """Return a listening TCP socket. Raises: ConfigError ``metrics.unusable``."""
+    """Return a listening TCP socket.
+
+    Raises: ConfigError ``metrics.unusable``, if the address can't be used.
+    """
     host, port = address
     server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -65,7 +68,11 @@ def _adopt_systemd_socket() -> socket.socket:
 
 
 def _remove_stale_socket(path: Path) -> None:
-    """Remove the socket of an exited daemon, but never a socket on which a process listens."""
+    """Remove the socket of an exited daemon, if there is one.
+
+    Raises: ConfigError ``socket.taken``, if a process listens on it; ``socket.unusable``, if the path isn't a
+    socket.
+    """
     if not path.is_socket():
         if path.exists():
             raise ConfigError("socket.unusable", f"{path} exists, but isn't a socket")

@@ -65,7 +65,10 @@ class TomlFile:
     lines: Mapping[Key, int]
 
     def line(self, key: Sequence[object]) -> int | None:
-        """Return the line of a key or, for an unknown key, of the innermost table that contains the key."""
+        """Return the line of a key or, for an unknown key, of the innermost table that contains the key.
+
+        The result is None if no part of the key has a line.
+        """
         names = tuple(str(part) for part in key)
         for end in range(len(names), 0, -1):
             if names[:end] in self.lines:
@@ -86,7 +89,7 @@ def read_file(path: Path, code: str) -> TomlFile:
         code: the error's code, e.g. ``policy.file``.
 
     Raises:
-        FileError: the file can't be read, isn't UTF-8, or isn't TOML.
+        FileError: if the file can't be read, isn't UTF-8, or isn't TOML.
     """
     try:
         content = path.read_bytes()
@@ -157,7 +160,7 @@ PLAIN_WORDS = (
     (r"^Input should be (greater|less) than", r"must be \1 than"),
     (r"^Input should be", "must be"),
 )
-"""Beginnings of pydantic's messages, each with our words for it."""
+"""The beginnings of pydantic's messages, each with its replacement."""
 
 
 def rephrase_message(message: str) -> str:
@@ -219,7 +222,10 @@ def _iter_validation_problems(
 
 
 def _list_fields(model: type[BaseModel], key: Sequence[object]) -> list[str]:
-    """Return the names of the model's fields at a nested key."""
+    """Return the names of the model's fields at a nested key.
+
+    The result is empty if the key isn't a table.
+    """
     for part in key:
         field = model.model_fields.get(str(part))
         inner = _get_submodel(field.annotation) if field is not None else None
@@ -237,7 +243,10 @@ def _get_submodel(annotation: object) -> type[BaseModel] | None:
 
 
 def _format_key(key: str) -> str:
-    """Return the message prefix ``[resources] timeout_s: `` for the key ``resources.timeout_s``."""
+    """Return the message prefix ``[resources] timeout_s: `` for the key ``resources.timeout_s``.
+
+    For an empty key, the prefix is empty.
+    """
     if not key:
         return ""
     table, _, name = key.rpartition(".")

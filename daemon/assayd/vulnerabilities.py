@@ -54,7 +54,8 @@ VULNERABILITIES = (
 def find_known_vulnerabilities(versions: Mapping[str, str]) -> tuple[str, ...]:
     """Return the published vulnerabilities of the installed program versions.
 
-    A distribution may have backported a fix without changing the version number.
+    A distribution may have backported a fix without changing the version number. A version that can't be
+    parsed counts as affected.
 
     Args:
         versions: version text by program, e.g. ``{"runc": "1.1.5+ds1"}``.

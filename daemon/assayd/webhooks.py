@@ -75,7 +75,7 @@ class Receiver:
 
 
 def find_receiver(url: WebhookUrl, receivers: Sequence[Receiver]) -> Receiver | None:
-    """Return the receiver with the longest path among those that cover a URL, or None."""
+    """Return the receiver with the longest path among those that cover a URL, or None if no receiver does."""
     covering = [receiver for receiver in receivers if receiver.url.covers(url)]
     return max(covering, key=lambda receiver: len(receiver.url.path), default=None)
 
@@ -87,7 +87,8 @@ MIN_BYTES, MAX_BYTES = 24, 64
 def read_secret(text: str) -> bytes:
     """Return the key that a secret encodes.
 
-    Raises: ValueError, with a message that doesn't contain the secret.
+    Raises: ValueError, if the secret is malformed or its key has a wrong length. The message doesn't contain
+    the secret.
     """
     try:
         key = b64decode(text.removeprefix(PREFIX), validate=True)
@@ -112,7 +113,7 @@ def build_signed_headers(key: bytes, message_id: str, body: bytes, at: datetime)
 
 
 MOST_HEAD_BYTES = 16 * 2**10
-"""Of an answer, informational ones before it included."""
+"""The maximum size of a response's head, including preceding informational responses."""
 MAX_ADDRESSES = 4
 _READ_BYTES = 4096
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -150,7 +151,10 @@ class WebhookClient:
     _tls: ssl.SSLContext | None = field(default=None, init=False)
 
     async def deliver(self, post: OutgoingMessage) -> None:
-        """Try once to deliver a message. Raises: NotDeliveredError."""
+        """Try once to deliver a message.
+
+        Raises: NotDeliveredError, if the connection fails, the response is late, or its status isn't 2xx.
+        """
         try:
             until = asyncio.get_running_loop().time() + self.timeout_s
             async with asyncio.timeout_at(until):
@@ -197,7 +201,7 @@ async def _open_connection(
 ) -> AsyncIterator[_Streams]:
     """Connect to the first address that responds in time, and close the connection on exit.
 
-    Raises: OSError; NotDeliveredError, if a certificate is invalid.
+    Raises: OSError or TimeoutError, if no address responds; NotDeliveredError, if TLS fails.
     """
 
     async def connect(address: str) -> _Streams:
@@ -217,7 +221,10 @@ async def _open_connection(
 
 
 async def _exchange(post: OutgoingMessage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-    """Send the message and return the status code of the response."""
+    """Send the message and return the status code of the response.
+
+    Raises: NotDeliveredError, if the response is missing or its head is too large.
+    """
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD_BYTES)
     headers = {
         "host": post.url.authority,
@@ -249,9 +256,9 @@ async def _exchange(post: OutgoingMessage, reader: asyncio.StreamReader, writer:
 
 
 EACH = 4
-"""Messages of one user to one origin that are on their way at once."""
+"""The maximum number of one user's messages that are sent to one origin at once."""
 LOOK_AGAIN_S = 60.0
-"""How long the sender rests before it looks for due messages unasked."""
+"""The longest time in seconds until the sender checks for due messages again."""
 STORE_RETRY_S = 1.0
 EXAMINED_S = 3.0
 
@@ -271,7 +278,7 @@ class WebhookLimits:
     longest_pause_s: float = 3600.0
 
     def compute_pause_s(self, failures: int) -> float:
-        """Return the pause after consecutive failures, with a random extra of up to a quarter."""
+        """Return the pause after consecutive failures, with a random extra of up to a quarter of it."""
         pause_s = min(self.first_pause_s * 2.0 ** min(failures - 1, 30), self.longest_pause_s)
         return pause_s * random.uniform(1, 1.25)  # noqa: S311 - spreads retries, keeps no secret
 
@@ -313,12 +320,16 @@ class WebhookSender:
         self._places = ThresholdSemaphore(limits.connections)
         self._under_way: set[str] = set()
         self._tried: set[str] = set()
-        """Those that were tried since the store was last asked: its answer may be from before."""
+        """The ids of messages tried since the last query of the store, whose answer may be outdated."""
         self.leads = leads
         self._given_up = 0
 
     async def check(self, url: str, uid: int) -> None:
-        """Ensure that a user's messages can be sent to a URL. Raises: RequestError."""
+        """Ensure that a user's messages can be sent to a URL.
+
+        Raises: RequestError, if the URL is invalid or has no listed receiver, or if too many messages are
+        undelivered.
+        """
         if self._find_receiver(_read_url(url)) is None:
             message = "webhook: no receiver matches this URL; operators list receivers in webhooks.receivers"
             raise RequestError("webhook.not_allowed", message, field="webhook")
@@ -352,7 +363,10 @@ class WebhookSender:
                 await pause(pause_s, unless=self._added)
 
     async def _start_due_deliveries(self, tasks: asyncio.TaskGroup) -> float:
-        """Start the deliveries of all due messages, and return the time until the next message is due."""
+        """Start the deliveries of all due messages, and return the seconds until the next check.
+
+        If this process doesn't lead, start none.
+        """
         if not self.leads():
             return STORE_RETRY_S
         now = self._clock.now()

@@ -113,7 +113,7 @@ def rotate_key_pair(file: KeyFile) -> None:
 
 @contextmanager
 def _report_attestation_errors() -> Iterator[None]:
-    """Report a missing attestation package or an unusable key file as an error."""
+    """Raise RequestError ``usage`` for a missing attestation package or an unusable key file."""
     try:
         from assayd_attestation import signatures
     except ModuleNotFoundError as missing:

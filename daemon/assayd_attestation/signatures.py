@@ -66,7 +66,10 @@ def public_key_path(private: Path) -> Path:
 
 
 def create_key_pair(file: Path) -> PublicKey:
-    """Create a private key and its public key in new files. Raises: KeyFileError, if a file exists."""
+    """Create a private key and its public key in new files.
+
+    Raises: KeyFileError, if a file exists or can't be written.
+    """
     for each in (file, public_key_path(file)):
         if each.exists():
             raise KeyFileError(f"{each} exists; choose another name, or run: assay keys rotate {file}")
@@ -78,7 +81,10 @@ def create_key_pair(file: Path) -> PublicKey:
 
 
 def rotate_key_pair(file: Path) -> PublicKey:
-    """Replace a private key, and add the new public key before the older ones. Raises: KeyFileError."""
+    """Replace a private key, and add the new public key before the older ones.
+
+    Raises: KeyFileError, if a file can't be read or written.
+    """
     old = PublicKey(read_private_key(file).public_key())
     known = (
         [each.pem for each in read_public(public_key_path(file))] if public_key_path(file).exists() else []
@@ -92,7 +98,11 @@ def rotate_key_pair(file: Path) -> PublicKey:
 
 
 def read_private_key(file: Path) -> Ed25519PrivateKey:
-    """Read a private key from a file that only its owner can read. Raises: KeyFileError."""
+    """Read a private key from a file that only its owner can read.
+
+    Raises: KeyFileError, if the file can't be read, other users can read it, or it doesn't contain an Ed25519
+    key.
+    """
     mode, text = _read_file_with_mode(file)
     if mode & 0o077:
         raise KeyFileError(f"{file} is readable by other users; run: chmod 600 {file}")
@@ -131,7 +141,10 @@ def _encode_private_pem(key: Ed25519PrivateKey) -> bytes:
 
 
 def _read_file_with_mode(file: Path) -> tuple[int, bytes]:
-    """Return the permission bits and the content of a file, read through one descriptor."""
+    """Return the permission bits and the content of a file, read through one descriptor.
+
+    Raises: KeyFileError, if the file can't be read or isn't a regular file.
+    """
     try:
         with file.open("rb") as opened:
             about = os.fstat(opened.fileno())
@@ -143,7 +156,7 @@ def _read_file_with_mode(file: Path) -> tuple[int, bytes]:
 
 
 def _write_atomically(file: Path, content: bytes, *, mode: int) -> None:
-    """Write a file atomically, so that it never has partial content."""
+    """Write a file atomically, so that it never has partial content. Raises: KeyFileError, if this fails."""
     draft = file.with_name(f".{file.name}.new")
     try:
         draft.unlink(missing_ok=True)
@@ -187,7 +200,7 @@ def verify_envelope(text: bytes, keys: Sequence[PublicKey]) -> VerifiedEnvelope:
 
     The statement is parsed only after its signature has been verified.
 
-    Raises: EnvelopeError.
+    Raises: EnvelopeError, if the envelope or statement is malformed, or isn't signed with any of the keys.
     """
     envelope = _parse_json_object(text, "the attestation")
     if envelope.get("payloadType") != PAYLOAD_TYPE:

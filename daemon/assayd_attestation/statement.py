@@ -1,7 +1,5 @@
 """Builds the in-toto statements about attempts and batches, and signs them.
 
-Builds the in-toto statements about attempts and batches, which are then signed.
-
 The subjects are the submission and the texts that were checked and run. The predicate contains the verdict
 and the digests of the bundle's other files. docs/attestations.md describes both predicates.
 """
@@ -165,7 +163,10 @@ class Signer(Protocol):
     key_id: str
 
     async def sign(self, text: bytes) -> bytes:
-        """Return the Ed25519 signature of `text`. Raises: AssaydError ``attestation.failed``."""
+        """Return the Ed25519 signature of `text`.
+
+        Raises: AssaydError ``attestation.failed``, if it can't be created.
+        """
         ...
 
 
@@ -194,7 +195,11 @@ class CommandSigner:
         self.key_id = public.id
 
     async def sign(self, text: bytes) -> bytes:
-        """Return the signature that the program prints. Raises: AssaydError ``attestation.failed``."""
+        """Return the signature that the program prints.
+
+        Raises: AssaydError ``attestation.failed``, if the program fails or its output isn't a valid
+        signature.
+        """
         printed = await self._run_command(text)
         try:
             signature = base64.b64decode(printed.strip(), validate=True)
@@ -239,7 +244,10 @@ class SigningAttester:
     clock: Clock
 
     async def attest(self, concluded: ConcludedAttempt) -> bytes:
-        """Return the DSSE envelope with the signed statement about an attempt."""
+        """Return the DSSE envelope with the signed statement about an attempt.
+
+        Raises: AssaydError ``attestation.failed``, if the statement can't be signed.
+        """
         if sum(map(len, concluded.files.values())) > LARGE_BYTES:
             payload = await asyncio.to_thread(build_attempt_statement, concluded, self.signatory)
         else:
@@ -247,7 +255,10 @@ class SigningAttester:
         return await self._sign_envelope(payload)
 
     async def attest_batch(self, batch: Batch, items: Sequence[tuple[BatchItem, Attempt | None]]) -> bytes:
-        """Return the DSSE envelope with the signed statement about a finished batch and its items."""
+        """Return the DSSE envelope with the signed statement about a finished batch and its items.
+
+        Raises: AssaydError ``attestation.failed``, if the statement can't be signed.
+        """
         now = self.clock.now()
         return await self._sign_envelope(
             await asyncio.to_thread(build_batch_statement, batch, items, self.signatory, now)

@@ -83,7 +83,8 @@ def verify(
 ) -> VerifiedAttestation:
     """Verify the attestation in a bundle's folder, or the separate attestation of a file.
 
-    Raises: UnsignedError, MismatchError; OSError, if a file can't be read.
+    Raises: UnsignedError, if the attestation is missing; MismatchError, if it is invalid or doesn't match;
+    OSError, if a file can't be read.
     """
     if path.is_dir():
         opened, subject = _verify_bundle(path, keys)
@@ -100,7 +101,10 @@ def verify_submission(
     wanted: Wanted = Wanted(),
     now: datetime | None = None,
 ) -> VerifiedAttestation:
-    """Verify the attestation of the submission with this digest. Raises: MismatchError."""
+    """Verify the attestation of the submission with this digest.
+
+    Raises: MismatchError, if the attestation is invalid, or is for another submission or verdict.
+    """
     opened = _verify_attestation_envelope(envelope, keys)
     _require_predicate_type(opened, VERDICT_TYPE)
     subjects = [_mapping_or_empty(each) for each in _list_or_empty(opened.statement.get("subject"))]
@@ -136,7 +140,7 @@ def verify_batch(
 ) -> VerifiedAttestation:
     """Verify a batch's attestation, and require that every item was validated.
 
-    Raises: the same errors as `verify`.
+    Raises: MismatchError, if the attestation is invalid or doesn't match; OSError, if it can't be read.
     """
     opened = _verify_attestation_envelope(_read_attestation(path), keys)
     _require_predicate_type(opened, BATCH_TYPE)

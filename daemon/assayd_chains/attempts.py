@@ -59,7 +59,8 @@ class AttemptClient(Protocol):
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
         """Submit a document on behalf of a peer, as the attempt with the given id.
 
-        Repeated submission under the same id has no effect. Raises: RequestError.
+        Repeated submission under the same id has no effect. Raises: RequestError, if the submission is
+        refused.
         """
         ...
 
@@ -109,6 +110,8 @@ class DaemonAttempts:
         """Submit a document on behalf of a peer.
 
         The call is retried while the queue or disk is full or the daemon is stopping.
+
+        Raises: RequestError, if the submission is refused for another reason.
         """
         document = await asyncio.to_thread(canonical, dict(submission))
         origin = AttemptOrigin(peer=peer, attempt_id=attempt_id)
@@ -165,7 +168,7 @@ class DaemonAttempts:
 async def submit_fallback_rules(attempts: AttemptClient, repair: Repair) -> None:
     """Submit a repair's accepted fallback rules in place of the code.
 
-    Nothing is submitted if the rules were submitted before, or if the code was deleted.
+    Nothing is submitted if no rules were accepted, if they were submitted before, or if the code was deleted.
     """
     fallback = repair.fallback or {}
     attempt_id, before = fallback.get("attempt_id"), await attempts.submission(repair.attempt_id)
@@ -225,7 +228,8 @@ async def build_attachments(
 ) -> Mapping[str, bytes]:
     """Return the files that describe an attempt's chain up to this attempt, for the attempt's bundle.
 
-    The files are the repair document and the raw answer from which the attempt was built.
+    The files are the repair document and the raw answer from which the attempt was built. The result is empty
+    if the attempt doesn't belong to a chain.
     """
     if attempt.parent_id is None and attempt.intent is None:
         return {}  # fixes have a parent, and generated code has fixes

@@ -95,7 +95,7 @@ class RepairRequests:
         self.recorded: asyncio.Queue[Chain] = asyncio.Queue()
 
     def check(self, wish: RepairOptions) -> None:
-        """Ensure that the requested provider exists. Raises: RequestError ``repair.provider_unknown``."""
+        """Raise RequestError ``repair.provider_unknown`` if the requested provider doesn't exist."""
         if wish.provider not in self._providers:
             known = ", ".join(sorted(self._providers))
             message = f"unknown provider {wish.provider[:64]!r}; use one of {known}"
@@ -193,10 +193,11 @@ class Chains:
             log.warning("generations.recovered", count=of_words)
 
     async def repair(self, attempt: Attempt, terms: RepairTerms) -> Repair:
-        """Begin a repair of a finished attempt.
+        """Begin a repair of a finished attempt, and return the repair.
 
-        Raises: RequestError ``repair.not_failed``, ``repair.running``, ``repair.provider_unknown``,
-            ``repair.hint_unread``, ``repair.budget_spent``, ``invalid``.
+        Raises: RequestError ``repair.not_failed``; ``repair.running``, if another repair of it is running;
+            ``repair.provider_unknown``; ``repair.hint_unread``, if the provider can't read hints;
+            ``repair.budget_spent``, if no fixes are left; ``invalid``, if the user's code can't be used.
         """
         if attempt.state is not State.FINISHED or attempt.verdict is not Verdict.FAILED:
             raise RequestError("repair.not_failed", "only a failed attempt can be repaired")
@@ -221,7 +222,7 @@ class Chains:
     def _select_repair_provider(self, terms: RepairTerms) -> str:
         """Return the provider name for a repair. A hint requires a provider that can read hints.
 
-        Raises: RequestError ``repair.hint_unread``.
+        Raises: RequestError ``repair.hint_unread``, if no such provider is selected.
         """
         if terms.hint is None:
             return terms.provider or rules.NAME
@@ -237,7 +238,7 @@ class Chains:
     async def _count_fixes_left(self, attempt: Attempt) -> int:
         """Return the number of fixes left for an attempt, which shares its budget with its predecessors.
 
-        Raises: RequestError ``repair.budget_spent``.
+        Raises: RequestError ``repair.budget_spent``, if no fixes are left.
         """
         most = self._limits.max_attempts
         earlier: dict[str, Repair] = {}
@@ -274,10 +275,12 @@ class Chains:
             raise RequestError("invalid", f"the code can't be used: {problem}", field="code") from problem
 
     async def start_generation(self, terms: GenerationTerms, peer: Peer) -> Chain:
-        """Begin a generation.
+        """Begin a generation, and return its chain.
 
-        Raises: RequestError ``kind.unknown``, ``generation.unsupported``, ``generation.provider``,
-            ``policy.unknown``, ``webhook.not_allowed``, ``quota.full``, ``invalid``.
+        Raises: RequestError ``kind.unknown``; ``generation.unsupported``, if the kind can't be generated;
+            ``generation.provider``, if no suitable provider is selected; ``policy.unknown``;
+            ``webhook.not_allowed``; ``quota.full``, if the user has too many running generations;
+            ``invalid``, if the context is invalid.
         """
         words = await self._check_terms(terms, peer)
         mine = sum(
@@ -305,7 +308,10 @@ class Chains:
         return chain
 
     async def _check_terms(self, terms: GenerationTerms, peer: Peer) -> GenerationRequest:
-        """Validate the terms of a generation, and return the generation's request."""
+        """Return the request of a generation with these terms.
+
+        Raises: RequestError, if a term is invalid.
+        """
         kind = self._kinds.get(terms.kind)
         if kind is None:
             known = ", ".join(sorted(self._kinds))
@@ -329,7 +335,10 @@ class Chains:
         )
 
     def _select_writer(self, name: str | None) -> str:
-        """Return the provider that a generation names, or the only configured provider."""
+        """Return the provider that a generation names, or the only configured provider.
+
+        Raises: RequestError ``generation.provider``, if the name is unknown, or missing and ambiguous.
+        """
         if name is None and len(self.writers) == 1:
             return self.writers[0]
         if name is None or name not in self.writers:
@@ -342,7 +351,7 @@ class Chains:
     async def hint(self, chain: Chain, hint: str, uid: int, *, attempt: Attempt | None = None) -> Chain:
         """Continue a generation with a user's hint and a full budget, from the last or the given attempt.
 
-        Raises: RequestError ``generation.running``.
+        Raises: RequestError ``generation.running``, if it hasn't ended.
         """
         if chain.outcome is None or chain.id in self._courses:
             raise RequestError("generation.running", "the generation is still running; cancel it, or wait")
@@ -446,7 +455,7 @@ class Chains:
         return await self._store.get_repair(repair_id)
 
     async def list_repairs(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Repair]:
-        """Return repairs, newest first."""
+        """Return repairs of one user or (if `uid` is None) of all users, newest first."""
         return await self._store.repairs(uid=uid, before=before, limit=limit)
 
     async def repairs_of(self, attempt_id: str) -> Sequence[Repair]:
@@ -484,7 +493,7 @@ class Chains:
     async def accept_fallback(self, repair: Repair) -> Repair:
         """Accept and submit the rules that a repair offers. A repeated call has no effect.
 
-        Raises: RequestError ``repair.no_fallback``.
+        Raises: RequestError ``repair.no_fallback``, if it offers none.
         """
         if repair.fallback is None:
             raise RequestError("repair.no_fallback", "the repair offers no rules in place of code")
@@ -508,7 +517,7 @@ class Chains:
         return await self._store.count_answers(uid=uid, since=since, kind=kind)
 
     async def list_generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
-        """Return generations, newest first."""
+        """Return generations of one user or (if `uid` is None) of all users, newest first."""
         return await self._store.generations(uid=uid, before=before, limit=limit)
 
     async def list_diffs(self, chain: Chain) -> Sequence[str | None]:
@@ -549,7 +558,7 @@ class Chains:
         return chain_id in self._courses
 
     async def follow(self, chain_id: str) -> AsyncGenerator[ChainView, None]:
-        """Yield a chain after each change until the chain ends."""
+        """Yield a chain after each change until the chain ends. Yield nothing if it doesn't exist."""
         shown: ChainView | None = None
         while True:
             course = self._courses.get(chain_id)

@@ -95,7 +95,7 @@ def _find_last_judged_answer(current: ChainRound) -> Answer | None:
 
 
 def _describe_outcome(current: ChainRound, outcome: Outcome) -> str | None:
-    """Return a sentence that explains an outcome to users, or None."""
+    """Return a sentence that explains an outcome to users, or None if there is nothing to explain."""
     if outcome is Outcome.QUESTION and current.last is not None:
         return current.last.text
     if current.failure is not None:

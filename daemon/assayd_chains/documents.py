@@ -180,7 +180,7 @@ def _to_fix_document(answer: Answer, number: int, diff: str | None) -> FixDocume
 
 
 def validate_context(model: type[BaseModel], context: Mapping[str, object]) -> None:
-    """Ensure that a context is valid for the kind's model. Raises: RequestError ``invalid``."""
+    """Raise RequestError ``invalid`` if a context isn't valid for the kind's model."""
     try:
         model.model_validate_json(json.dumps(context))
     except ValidationError as error:

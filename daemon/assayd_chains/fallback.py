@@ -176,7 +176,10 @@ def _is_same_value(taken: str | int | None, value: object) -> bool:
 
 
 def _iter_context_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
-    """Yield rules that match the text around a value in a segment of the first path."""
+    """Yield rules that match the text around a value in a segment of the first path.
+
+    Yield nothing if the value is neither a string nor an integer.
+    """
     path, value = next(iter(values.items()))
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value):
         return

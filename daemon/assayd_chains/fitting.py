@@ -107,7 +107,8 @@ class AnswerApplier:
     async def target(self, chain: Chain, strategy: Strategy) -> AnswerRequest:
         """Return the request for the next answer.
 
-        Raises: AnswerNotApplicableError; RequestError; WorkerDied.
+        Raises: AnswerNotApplicableError, if the submission has no text to fix; RequestError, if an attempt no
+        longer exists; WorkerDied, if an analysis worker died.
         """
         if chain.words is not None and strategy is Strategy.WRITE:
             return await self._build_generation_request(chain, chain.words)
@@ -126,7 +127,10 @@ class AnswerApplier:
         return await self._apply_patch(kind, target.payload, passage, proposal, target.flow)
 
     async def build_submission(self, chain: Chain, answer: Answer) -> PreparedSubmission:
-        """Return the submission of a recorded answer. Raises: AnswerNotApplicableError."""
+        """Return the submission of a recorded answer.
+
+        Raises: AnswerNotApplicableError, if the answer doesn't fit into the submission.
+        """
         if answer.is_draft and chain.words is not None:
             base = (await self._build_generation_briefing(chain, chain.words)).base
             patched = await self._apply_patch(chain.kind, base, "", answer.proposal, _get_queue_key(chain))
@@ -149,7 +153,8 @@ class AnswerApplier:
     async def build_fallback_offer(self, repair: Repair, outcome: Outcome) -> Document | None:
         """Return the rules to offer instead of code, or None.
 
-        Rules are offered if the repair failed and rules can extract at least one field.
+        Rules are offered if the repair failed and rules can extract at least one field. An error is only
+        logged.
         """
         kind = self._kinds.get(repair.kind)
         if kind is None or outcome in {Outcome.VALIDATED, Outcome.CANCELLED}:

@@ -1,7 +1,5 @@
 """Runs a chain from its recorded state to the outcome, and asks a provider, with retries, for each answer.
 
-Runs a chain from its recorded state to the outcome.
-
     wait for the unfinished attempt ─────> decide ─> stop
                     ^                        └────> prompt ─> ask ─> fit ─> keep ─┐
                     └─────────────────────────────────────────────────────────────┘
@@ -10,9 +8,8 @@ Every step is recorded before the next step begins, so that a chain can continue
 after a restart. A recorded answer isn't requested again, and its attempt isn't duplicated, because the
 attempt's id was chosen before the submission.
 
-Calls a provider, retries if a retry can help, and receives the answer as a stream.
-
-The pauses between calls grow exponentially, with random jitter, within the time limit of the chain.
+Calls to a provider are retried if a retry can help, and the answer is received as a stream. The pauses
+between calls grow exponentially, with random jitter, within the time limit of the chain.
 """
 
 from __future__ import annotations
@@ -76,8 +73,8 @@ async def ask_provider(
 ) -> Reply:
     """Call the provider until it returns a fix, and return the fix.
 
-    Raises: ProviderError, if the last call failed, a retry can't help, or the provider requests a pause
-    that exceeds the remaining time; TimeoutError.
+    Raises: ProviderError, if the last call failed, a retry can't help, or the provider requests a pause that
+    exceeds the remaining time; TimeoutError, if the time is over.
     """
     ends_at = clock.monotonic() + timeout_s
     wording = request
@@ -110,7 +107,7 @@ async def ask_provider(
 def _reject_unwanted_question(request: FixRequest, reply: Reply) -> None:
     """Reject an answer that is a question, if the request doesn't allow questions.
 
-    Raises: ProviderError ``provider.reply``.
+    Raises: ProviderError ``provider.reply``, if it isn't allowed.
     """
     if reply.question and not request.questions:
         raise ProviderError("provider.reply", "the reply is a question; answer with code", retryable=True)
@@ -238,7 +235,10 @@ class ChainRunner:
         return await self.end(course, stop.outcome, stop.detail)
 
     async def edit(self, course: ChainRun, code: str, reason: str) -> None:
-        """Record a user's code as the first fix. Raises: AnswerNotApplicableError; WorkerDied."""
+        """Record a user's code as the first fix.
+
+        Raises: AnswerNotApplicableError, if the code doesn't fit; WorkerDied, if an analysis worker died.
+        """
         await self._begin_repair(course)
         target = await self._fitter.target(course.chain, Strategy.FIX)
         fitted = await self._fitter.apply_answer(course.chain.kind, target, Proposal(code=code))
@@ -262,7 +262,7 @@ class ChainRunner:
     async def _begin_repair(self, course: ChainRun) -> bool:
         """Wait for the first attempt of a repair.
 
-        If the attempt doesn't fail, delete the repair and return False.
+        If the attempt doesn't fail, delete the repair and return False. Otherwise, return True.
         """
         failure = course.chain.round.failure
         if course.chain.words is not None or failure is None or failure.fingerprint is not None:
@@ -446,7 +446,7 @@ def _build_recorded_text(proposal: Proposal, payload: Mapping[str, object]) -> s
 
 
 def _get_replaced_part_name(proposal: Proposal, target: AnswerRequest, *, draft: bool) -> str:
-    """Return the name of the part of the payload that a proposal replaces."""
+    """Return the name of the part of the payload that a proposal replaces. For a draft, return its form."""
     if draft:
         return proposal.form
     if proposal.form == "code":

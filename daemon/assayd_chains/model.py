@@ -212,12 +212,15 @@ class ChainRound:
 
     @property
     def last(self) -> Answer | None:
-        """Return the newest answer, or None."""
+        """Return the newest answer, or None if the round has no answers."""
         return self.answers[-1] if self.answers else None
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the id of the newest attempt that was run, or of the attempt that the round follows."""
+        """Return the id of the newest attempt that was run, or of the attempt that the round follows.
+
+        Return None if neither attempt exists.
+        """
         begun_with = self.failure.attempt_id if self.failure is not None else self.follows
         ran = (answer.attempt_id for answer in reversed(self.answers) if answer.attempt_id is not None)
         return next(ran, begun_with)

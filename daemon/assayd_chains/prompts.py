@@ -313,7 +313,10 @@ def _render_surroundings(surroundings: Sequence[PromptContext]) -> Iterator[str]
 
 
 def quote_untrusted(text: str, chars: int) -> str:
-    """Enclose untrusted text in markers that contain its digest, so that the text can't contain them."""
+    """Truncate untrusted text to `chars` characters, and enclose it in markers that contain its digest.
+
+    Because of the digest, the text can't contain the markers.
+    """
     text = truncate_middle(replace_unprintable(text), chars)
     digits = MARK_DIGITS_HOSTILE if "⟦" in text else MARK_DIGITS
     name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:digits]
@@ -331,7 +334,10 @@ def to_single_line(name: str) -> str:
 
 
 def truncate_middle(text: str, chars: int) -> str:
-    """Shorten a long string to its first and last `chars` // 2 characters and a note between them."""
+    """Shorten a string to its first and last `chars` // 2 characters, with a note between them.
+
+    Return a string of at most `chars` characters unchanged.
+    """
     if len(text) <= chars:
         return text
     half = chars // 2

@@ -351,7 +351,7 @@ def _count_answers(chain: Chain) -> tuple[int, int]:
 
 
 def _build_answer_progress(before: str, now: str) -> dict[str, Any]:
-    """Return the answer text received since the last event, or a new answer from its beginning."""
+    """Return the answer text received since the last event. If a new answer began, return all of its text."""
     anew = not before or not now.startswith(before)
     return {"text": now if anew else now[len(before) :], "anew": anew}
 

@@ -141,7 +141,7 @@ class DatabaseChainStore:
         return AttemptRepair(id=found[0].id, ended=ended, attempt_id=passed[-1] if passed else None)
 
     async def find_generation(self, attempt: Attempt) -> Chain | None:
-        """Return the generation whose last attempt is the given one, or None."""
+        """Return the generation whose last attempt is the given one, or None if there is none."""
         mine = select(generations).where(generations.c.uid == attempt.peer.uid)  # which has an index
         found = await self._fetch_generations(mine.where(generations.c.attempt_id == attempt.id))
         return found[0] if found else None

@@ -25,7 +25,7 @@ class TraceContextSource(Protocol):
     """A source of the trace contexts of attempts."""
 
     async def trace(self, attempt_id: str) -> str | None:
-        """Return the context of an attempt's span (see `model.trace_context`), or None."""
+        """Return the context of an attempt's span (see `model.trace_context`), or None if it has none."""
         ...
 
 
@@ -39,7 +39,10 @@ class ChainSpans:
 
     @property
     def context(self) -> TraceContext | None:
-        """Return the context of the innermost open span, which is the parent of attempts' spans."""
+        """Return the context of the innermost open span, which is the parent of attempts' spans.
+
+        Return None if tracing is off.
+        """
         return self._innermost.context
 
     @property

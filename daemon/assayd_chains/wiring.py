@@ -35,7 +35,11 @@ from assayd_chains.store import DatabaseChainStore
 
 
 async def open_wing(settings: Settings, stack: AsyncExitStack) -> ProviderWing:
-    """Open the configured providers. Raises: ConfigError ``repair.key``, ``repair.extra``."""
+    """Open the configured providers, and return the package with them.
+
+    Raises: ConfigError ``repair.key``, if a key can't be read; ``repair.extra``, if a library isn't
+    installed.
+    """
     return ProviderWing(settings, await open_providers(settings.repair.providers, stack))
 
 
@@ -158,7 +162,8 @@ async def open_providers(
     The keys are removed from the environment, so that processes started later don't inherit them, and from
     this process's initial environment, so that other processes can't read them.
 
-    Raises: ConfigError ``repair.key``, ``repair.extra``.
+    Raises: ConfigError ``repair.key``, if a key can't be read; ``repair.extra``, if a library isn't
+    installed.
     """
     if wanted:
         make_environment_unreadable()

@@ -138,7 +138,8 @@ def _build_server_choice(
 def _parse_url(url: str, source: str) -> tuple[str, int]:
     """Return the host and the port of a URL.
 
-    A password, path or query is rejected without being displayed.
+    Raises: RequestError ``usage``, if the URL isn't HTTPS or has more than a host and a port. Passwords,
+    paths and queries aren't displayed.
     """
     try:
         parts = urlsplit(url)
@@ -174,9 +175,10 @@ def require_usable_files(server: ServerChoice) -> None:
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file that is private to the caller. Raises: RequestError ``usage``.
+    """Return the token in a file that is private to the caller.
 
-    Error messages never contain the file's content.
+    Raises: RequestError ``usage``, if the file isn't private or doesn't contain a token. Error messages never
+    contain the file's content.
     """
     try:
         # Non-blocking, because opening a pipe without a writer would wait.

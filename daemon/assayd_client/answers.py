@@ -119,7 +119,7 @@ def require_existing_socket(address: Address) -> None:
 
 
 def get_start_command(package: Path = Path(__file__).parent) -> str:
-    """Return the command that starts a daemon. In a checkout, the command is a Makefile target."""
+    """Return the command that starts a daemon: a Makefile target in a checkout, otherwise ``assayd``."""
     root = package.parents[1]
     return "make serve" if (root / "Makefile").is_file() and (root / "examples").is_dir() else "assayd"
 

@@ -78,7 +78,7 @@ class PathResult:
 def parse_path_result(document: Document) -> PathResult:
     """Return the result from an object of `PathResult.document`.
 
-    Raises: KeyError, TypeError, ValueError.
+    Raises: KeyError, TypeError or ValueError, if the object has another form.
     """
     path = os.fsdecode(b64decode(document["path_base64"])) if "path_base64" in document else document["path"]
     if "error" not in document:
@@ -93,7 +93,8 @@ def applied(
 
     A few attempts run concurrently. They are cancelled if the caller stops the iteration.
 
-    Raises: RequestError ``extractor.kind``, ``extractor.refused``; ClientError.
+    Raises: RequestError ``extractor.kind``, if the entry isn't an extractor; ``extractor.refused``, if the
+    policy refuses it; ClientError, if a request fails and retries don't help.
     """
     run = _ExtractorRun(client, entry)
     waiting: deque[Future[list[PathResult]]] = deque()

@@ -64,7 +64,7 @@ class DaemonUnreachable(ClientError):
 
 
 def select_error_class(status: int) -> type[ClientError]:
-    """Return the error class that corresponds to an HTTP status."""
+    """Return the error class for an HTTP status, by default Refused for 4xx and ClientError for others."""
     known = {404: NotFound, 409: Conflict, 429: QueueFull, 503: NotReady}
     usual = Refused if 400 <= status < 500 else ClientError
     return known.get(status, usual)

@@ -92,7 +92,7 @@ class Exchange:
         """Process received bytes, and yield the pieces of the response body that they contain.
 
         Empty bytes mean that the connection is closed. Raises: ClientError, if a complete error response has
-        been received; h11.RemoteProtocolError.
+        been received; h11.RemoteProtocolError, if the response is invalid or incomplete.
         """
         self._state.receive_data(data)
         while not self.is_complete and (event := self._state.next_event()) is not h11.NEED_DATA:
@@ -116,7 +116,7 @@ class Exchange:
 
 
 def build_trace_headers() -> dict[str, str]:
-    """Return the headers with which the daemon continues the caller's trace, if there is one.
+    """Return the headers with which the daemon continues the caller's trace, or {} without a trace.
 
     If the caller has imported OpenTelemetry and has a valid current span, the span's trace is used.
     Otherwise, the trace is read from the environment.
@@ -141,7 +141,7 @@ def connect_unix(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
     """Return a connection to a socket. If its backlog is full, the kernel waits for up to `wait_s`.
 
     A non-blocking socket, or a socket with a Python timeout, would fail immediately if the backlog is full.
-    Raises: OSError.
+    Raises: OSError, if the connection can't be made.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -163,7 +163,7 @@ def _set_socket_timeout(connection: socket.socket, seconds: float) -> None:
 
 @contextmanager
 def translate_connection_errors(address: Address) -> Iterator[None]:
-    """Translate connection errors in the body into DaemonUnreachable."""
+    """Raise DaemonUnreachable in place of a connection error in the body."""
     try:
         yield
     except (OSError, h11.ProtocolError) as error:

@@ -120,7 +120,7 @@ def verdict_record(attempt: Mapping[str, Any], candidate: Candidate, now: dateti
 def read_candidate(folder: Path) -> Candidate:
     """Read the folder of a module, and return the module as a candidate.
 
-    Raises: RequestError ``module.refused``, ``request.files``.
+    Raises: RequestError ``module.refused`` or ``request.files``, if the folder isn't a valid module.
     """
     with _translate_errors(), _open_folder(folder) as descriptor:
         return _build_candidate(_read_files(descriptor))
@@ -135,7 +135,7 @@ def install(
     *,
     checkpoint: Checkpoint = lambda _: None,
 ) -> str | None:
-    """Write a validated module into a tree, and return the version that was replaced.
+    """Write a validated module into a tree, and return the version that was replaced, or None.
 
     Args:
         tree: the folder of all modules.
@@ -171,7 +171,7 @@ def install(
 def check(tree: Path, candidate: Candidate, allowed: InstallPermissions = InstallPermissions()) -> None:
     """Ensure that a module can be installed in a tree, without writing anything.
 
-    Raises: RequestError ``module.refused``.
+    Raises: RequestError ``module.refused``, if it can't be installed.
     """
     with _translate_errors(), _open_folder(tree) as descriptor:
         _require_owned_folder(descriptor, str(tree))
@@ -434,7 +434,7 @@ def _build_version_key(version: str) -> tuple[int, ...]:
 def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, bytes]:
     """Read the files in a folder, except hidden files and caches.
 
-    Raises: RequestError ``module.refused``; OSError.
+    Raises: RequestError ``module.refused``, for links and exceeded limits; OSError.
     """
     files: dict[str, bytes] = {}
     with os.scandir(folder) as entries:
@@ -486,7 +486,7 @@ def _read_record(folder: int) -> Mapping[str, Any]:
 
 
 def _write_files(parent: int, name: str, files: Mapping[str, bytes], checkpoint: Checkpoint) -> None:
-    """Write files durably into a new folder."""
+    """Write files durably into a new folder, and remove the folder if writing fails."""
     try:
         with _open_or_create(parent, name) as folder:
             for path, content in files.items():
@@ -561,7 +561,7 @@ def _require_owned_folder(descriptor: int, shown: str) -> None:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate file-system errors in the body into RequestError or StoreError."""
+    """Raise RequestError in place of an OSError about an unusable path, and StoreError for any other."""
     try:
         yield
     except OSError as problem:

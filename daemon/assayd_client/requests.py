@@ -145,7 +145,7 @@ def summary(
 
 
 def cancel(attempt_id: str) -> ClientRequest[documents.AttemptDocument]:
-    """Request the cancellation of an attempt. Raises: ClientError ``attempt.finished``."""
+    """Request the cancellation of an attempt. Raises: ClientError ``attempt.finished``, if it has ended."""
     return _post(lambda: documents.AttemptDocument, "attempts", attempt_id, "cancel")
 
 
@@ -220,7 +220,7 @@ def retry_batch_errors(name: str) -> ClientRequest[documents.BatchDocument]:
 
 
 def cancel_batch(name: str) -> ClientRequest[documents.BatchDocument]:
-    """Cancel a batch, including its running attempts. Raises: ClientError ``batch.finished``."""
+    """Cancel a batch and its running attempts. Raises: ClientError ``batch.finished``, if it has ended."""
     return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
 
 
@@ -272,7 +272,7 @@ def repair_events(repair_id: str) -> ClientRequest[StreamEvent]:
 
 
 def cancel_repair(repair_id: str) -> ClientRequest[documents.RepairDocument]:
-    """Cancel a repair. Raises: ClientError ``repair.finished``."""
+    """Cancel a repair. Raises: ClientError ``repair.finished``, if the repair has ended."""
     return _post(lambda: documents.RepairDocument, "repairs", repair_id, "cancel")
 
 
@@ -332,7 +332,7 @@ def generation_step(generation_id: str, number: int) -> ClientRequest[documents.
 
 
 def cancel_generation(generation_id: str) -> ClientRequest[documents.GenerationDocument]:
-    """Cancel a generation. Raises: ClientError ``generation.finished``."""
+    """Cancel a generation. Raises: ClientError ``generation.finished``, if the generation has ended."""
     return _post(lambda: documents.GenerationDocument, "generations", generation_id, "cancel")
 
 
@@ -341,7 +341,7 @@ def hint_generation(
 ) -> ClientRequest[documents.GenerationDocument]:
     """Continue a finished generation with a hint, optionally from an edited attempt.
 
-    Raises: ClientError ``generation.running``.
+    Raises: ClientError ``generation.running``, if the generation hasn't finished.
     """
     document = {"hint": hint} | ({} if attempt_id is None else {"attempt_id": attempt_id})
     return _post(

@@ -84,7 +84,8 @@ def parse_problem(task: Mapping[str, Any]) -> BenchmarkTask:
 def _guess_entry_point(tests: str | Sequence[str]) -> str:
     """Return the function that the first assertion calls, preferring functions that aren't builtins.
 
-    MBPP doesn't specify the name of a task's function, and one of its tasks requires a function `sum`.
+    Return an empty string if there is none. MBPP doesn't specify the name of a task's function, and one of
+    its tasks requires a function `sum`.
     """
     try:
         tree = ast.parse(tests if isinstance(tests, str) else "\n".join(tests[:1]))
@@ -122,9 +123,10 @@ async def score_async(
 ) -> Rewards:
     """Return the reward of each answer, which is the share of passed tests, or only 1 and 0.
 
-    `tests` contains the tests for all answers, or a sequence with the tests for each answer. Up to
-    `workers` answers are judged concurrently. `timeout_s` is the timeout of each test (default: the
-    profile's limit).
+    `tests` contains the tests for all answers, or a sequence with the tests for each answer. Up to `workers`
+    answers are judged concurrently. `timeout_s` is the timeout of each test (default: the profile's limit).
+    Raises: ValueError, if the numbers of answers and tests differ; ClientError, if the daemon refuses a
+    request.
     """
     of_each = [tests] * len(completions) if isinstance(tests, HiddenTests) else list(tests)
     if len(of_each) != len(completions):

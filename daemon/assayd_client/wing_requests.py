@@ -42,7 +42,7 @@ def resume_workflow(
     """Run a finished workflow again. Nodes with unchanged code and inputs keep their results.
 
     By default, the document and inputs of the finished workflow are used. Raises: ClientError
-    ``workflow.running``.
+    ``workflow.running``, if the workflow hasn't finished.
     """
     asked = {"document": document, "inputs": inputs, "repair": repair}
     return _post_request(lambda: documents.WorkflowDocument, workflow_id, "resume", **asked)

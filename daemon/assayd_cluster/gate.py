@@ -116,7 +116,10 @@ class TokenGate:
     async def _serve_until_revoked(
         self, scope: Scope, receive: Receive, send: Send, record: TokenRecord, under: _ActiveRequest
     ) -> None:
-        """Process a request, and end it if its token is revoked. Raises: RequestError ``token.revoked``."""
+        """Process a request, and end it if its token is revoked.
+
+        Raises: RequestError ``token.revoked`` or another refusal of the token during the request.
+        """
         self._under.add(under)
         self._of_tenant[record.tenant_id] += 1
         if self._checking is None:
@@ -223,7 +226,10 @@ def client_address_key(scope: Scope) -> str:
 
 
 def rate_limit_key(text: str) -> str:
-    """Return the rate-limit key of an address: the IPv4 address, or the IPv6 address's /64 network."""
+    """Return the rate-limit key of an address: the IPv4 address, or the IPv6 address's /64 network.
+
+    Return ``unknown`` for any other text.
+    """
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

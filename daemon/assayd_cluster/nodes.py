@@ -52,7 +52,7 @@ class DrainState(IntEnum):
     BY_OPERATOR = 1
     """An operator drained the node."""
     BY_GATEWAY = 2
-    """By a gateway, because the node returned no verdicts, or read messages without claiming runs."""
+    """A gateway drained the node, because it returned no verdicts, or read messages without claiming runs."""
 
     @property
     def why(self) -> str:
@@ -159,7 +159,7 @@ class DatabaseNodes:
 
         If the node has already been forgotten, nothing changes, so newer tokens for it stay valid.
 
-        Raises: RequestError ``node.alive``.
+        Raises: RequestError ``node.alive``, if the node still sends heartbeats.
         """
 
         def apply(connection: Connection) -> ForgottenTokens | None:

@@ -235,10 +235,12 @@ class _CountedProtocol(PeerHttpTools):
 
 
 def listen_tcp(address: str) -> socket.socket:
-    """Return a listening socket for ``HOST:PORT``. Raises: ConfigError ``tls.unusable``.
+    """Return a listening socket for ``HOST:PORT``.
 
     Several gateways of one user can listen on the same address of a host, and the kernel distributes
     connections.
+
+    Raises: ConfigError ``tls.unusable``, if the address has no port or can't be used.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")

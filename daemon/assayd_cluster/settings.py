@@ -136,17 +136,27 @@ class NodeSettings(RootSettings):
 
 
 def load_gateway_settings() -> GatewaySettings:
-    """Read a gateway's settings from file and environment. Raises: ConfigError ``settings.invalid``."""
+    """Read a gateway's settings from file and environment.
+
+    Raises: ConfigError ``settings.invalid``, if a setting is unknown or invalid.
+    """
     return load_program_settings(GatewaySettings, GATEWAY_FILE)
 
 
 def load_node_settings() -> NodeSettings:
-    """Read a node's settings from file and environment. Raises: ConfigError ``settings.invalid``."""
+    """Read a node's settings from file and environment.
+
+    Raises: ConfigError ``settings.invalid``, if a setting is unknown or invalid.
+    """
     return load_program_settings(NodeSettings, NODE_FILE, NODE_PREFIX)
 
 
 def read_secret(path: Path | None, setting: str) -> str:
-    """Return the only line of a file with a secret. Raises: ConfigError ``settings.invalid``."""
+    """Return the only line of a file with a secret.
+
+    Raises: ConfigError ``settings.invalid``, if `path` is None, or the file is unreadable or doesn't have
+    exactly one line.
+    """
     if path is None:
         raise ConfigError(
             "settings.invalid", f"{setting}: required; set it to the file with the secret", field=setting
@@ -163,24 +173,27 @@ def read_secret(path: Path | None, setting: str) -> str:
 
 
 def require_encrypted_broker(urls: str, setting: str) -> None:
-    """Check that the broker is local or uses TLS. Raises: ConfigError ``settings.invalid``."""
+    """Raise ConfigError ``settings.invalid`` unless every broker is local or uses TLS."""
     for url in urls.split(";"):
         _require_encrypted_url(url, setting, encrypted="amqps", plain="amqp")
 
 
 def require_encrypted_management(url: str, setting: str) -> None:
-    """Check that the broker's management API is local or uses TLS. Raises: ConfigError."""
+    """Raise ConfigError ``settings.invalid`` unless the broker's management API is local or uses TLS."""
     _require_encrypted_url(url, setting, encrypted="https", plain="http")
 
 
 def require_encrypted_gateway(url: str, setting: str) -> None:
-    """Check that the gateway is local or uses TLS. Raises: ConfigError ``settings.invalid``."""
+    """Raise ConfigError ``settings.invalid`` unless the gateway is local or uses TLS."""
     if not url.startswith("http+unix:///"):
         _require_encrypted_url(url, setting, encrypted="https", plain="http")
 
 
 def require_encrypted_database(url: str, setting: str) -> None:
-    """Check that the database is local or uses TLS. Raises: ConfigError ``settings.invalid``."""
+    """Raise ConfigError ``settings.invalid`` unless the database is local or uses TLS.
+
+    A remote database needs ``sslmode=verify-full``.
+    """
     try:
         parts = make_url(url)
     except ArgumentError:

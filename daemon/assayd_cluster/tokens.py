@@ -168,7 +168,7 @@ class DatabaseTokens:
         return [_build_record(row) for row in rows]
 
     async def find(self, sha256: str) -> TokenRecord | None:
-        """Return the token with this digest, even if the token is revoked."""
+        """Return the token with this digest, even if it is revoked, or None if it doesn't exist."""
         wanted = _WHOLE.where(tokens.c.sha256 == sha256)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
         # The index may compare in any way; the decisive comparison takes constant time.
@@ -194,7 +194,10 @@ class DatabaseTokens:
         await self._access.write(lambda connection: connection.execute(used), durable=False)
 
     async def _get_or_create_tenant(self, name: str) -> int:
-        """Return the number of a tenant, which is created if it doesn't exist. Retry after a conflict."""
+        """Return the number of a tenant, which is created if it doesn't exist. Retry after a conflict.
+
+        Raises: StoreError ``store.busy``, after `TRIES` conflicts.
+        """
         for _ in range(TRIES):
             found = await self._access.write(lambda connection: self._try_create_tenant(connection, name))
             if found is not None:
@@ -213,7 +216,7 @@ class DatabaseTokens:
 
 
 def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:
-    """Parse scopes from their names. Raises: RequestError ``invalid``."""
+    """Parse scopes from their names. Raises: RequestError ``invalid``, if a name is unknown."""
     try:
         return frozenset(Scope(name) for name in names)
     except ValueError as error:
@@ -289,7 +292,8 @@ class TokenVerifier:
         `begun` means that the token was valid when its request started.
 
         Raises:
-            RequestError: ``token.refused``, ``token.revoked``, ``token.failures``.
+            RequestError: ``token.refused``, for an unknown token; ``token.revoked``; ``token.failures``, if
+                the address has had too many failures.
             StoreError: the token can't be looked up.
         """
         now = self._clock.monotonic()
@@ -320,7 +324,12 @@ class TokenVerifier:
         return await self._tokens.find(sha256) if sha256 else None
 
     async def _find_token_in_queue(self, sha256: str) -> TokenRecord | None:
-        """Look up a token in a limited queue, so that guesses don't delay the database or valid tokens."""
+        """Look up a token in a limited queue, so that guesses don't delay the database or valid tokens.
+
+        Return None for an unknown token.
+
+        Raises: RequestError ``token.failures``, if the queue is full.
+        """
         if self._in_turn >= MOST_IN_TURN:
             raise _rate_limit_error()
         self._in_turn += 1

@@ -34,7 +34,7 @@ from assayd_compat.bodies import (
 from assayd_compat.executor import ProgramExecutor
 
 AT_ONCE = 64
-"""Maximum concurrent programs, in addition to the daemon's own limits."""
+"""The maximum number of concurrent programs, in addition to the daemon's own limits."""
 
 
 def build_service(
@@ -129,7 +129,10 @@ async def respond_to_invalid_request(request: Request, problem: Exception) -> Re
 
 
 async def respond_to_unreachable_daemon(request: Request, problem: Exception) -> Response:
-    """Return the response for a failed request to the daemon, with status 503 if a retry can succeed."""
+    """Return the response for a failed request to the daemon.
+
+    The status is 503 if the daemon didn't respond or a retry can succeed, and otherwise 500.
+    """
     if not isinstance(problem, ClientError):
         raise problem
     return json_response({"error": problem.message}, 503 if problem.retryable or not problem.status else 500)

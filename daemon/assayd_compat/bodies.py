@@ -69,7 +69,10 @@ class ByteReservation:
         self._size = 0
 
     def add(self, size: int) -> None:
-        """Reserve bytes until the response is sent. Raises: BadRequest with status 503."""
+        """Reserve bytes until the response is sent.
+
+        Raises: BadRequest with status 503, if too few bytes are free.
+        """
         self._room.reserve(size, self._caller)
         self._size += size
 
@@ -92,7 +95,10 @@ def get_executor(request: Request) -> ProgramExecutor:
 
 
 def get_token(request: Request) -> str | None:
-    """Return the token of a request: a bearer token, or the token in Judge0's header."""
+    """Return the token of a request: a bearer token, or the token in Judge0's header.
+
+    Return None if it has none.
+    """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return (
         (token.strip() if scheme.lower() == "bearer" else "") or request.headers.get("x-auth-token") or None
@@ -102,7 +108,7 @@ def get_token(request: Request) -> str | None:
 async def run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`, or cancel `work` if the client disconnects.
 
-    Raises: ClientDisconnect.
+    Raises: ClientDisconnect, if the client disconnects; any error of `work`.
     """
     task, gone = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(request))
     try:
@@ -137,12 +143,15 @@ async def read_bytes(request: Request) -> bytes:
 
 
 async def read_body(request: Request, model: type[M]) -> M:
-    """Read a request body and validate it with a model. Raises: BadRequest."""
+    """Read a request body and validate it with a model.
+
+    Raises: BadRequest, if the body is invalid or exceeds a limit.
+    """
     return await parse_body(await read_bytes(request), model)
 
 
 async def parse_body(body: bytes, model: type[M]) -> M:
-    """Validate a body, using a thread if the body is large. Raises: BadRequest."""
+    """Validate a body, using a thread if the body is large. Raises: BadRequest, if the body is invalid."""
     if len(body) > LARGE_BODY_BYTES:
         return await asyncio.to_thread(_parse_body, body, model)
     return _parse_body(body, model)

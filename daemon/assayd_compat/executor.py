@@ -65,7 +65,10 @@ class ProgramExecutor:
         self._token: str | None = None
 
     def for_caller(self, token: str | None) -> Self:
-        """Return an executor that uses a caller's token. Over a Unix socket, no token is needed."""
+        """Return an executor that uses a caller's token.
+
+        Without a token, or over a Unix socket, return this executor.
+        """
         if token is None or not isinstance(self._client.address, ServerChoice):
             return self
         other = copy.copy(self)
@@ -136,7 +139,10 @@ class ProgramExecutor:
             return None
 
     async def file(self, attempt_id: str, name: str) -> bytes:
-        """Return the content of one file in an attempt's bundle."""
+        """Return the content of one file in an attempt's bundle.
+
+        Raises: ClientError, if it can't be fetched.
+        """
         return await self._client.send_for_content(
             self._with_caller_token(artifact_request(attempt_id, name))
         )

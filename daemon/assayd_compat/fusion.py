@@ -1,14 +1,11 @@
 """Implements SandboxFusion's interface: `POST /run_code`, and `POST /run_jupyter` with a notebook's cells.
 
-Implements SandboxFusion's interface: `POST /run_code` and `POST /run_jupyter`.
+Source: SandboxFusion's published OpenAPI description, version 0.3. Errors have SandboxFusion's format: status
+200 with `SandboxError` for a failure of the sandbox, and status 422 for an invalid request.
 
-Source: SandboxFusion's published OpenAPI description, version 0.3. Errors have SandboxFusion's format:
-status 200 with `SandboxError` for a failure of the sandbox, and status 422 for an invalid request.
-
-Runs a notebook's cells as one program; the cells share state, but their output and errors are separate.
-
-The driver below is submitted as the program. It reads the cells from one file and writes each cell's result
-to another file. The driver is untrusted too: code in a cell can forge the results, but has no other effect.
+A notebook's cells run as one program; the cells share state, but their output and errors are separate. The
+driver below is submitted as the program. It reads the cells from one file and writes each cell's result to
+another file. The driver is untrusted too: code in a cell can forge the results, but has no other effect.
 """
 
 from __future__ import annotations
@@ -138,7 +135,10 @@ class RunJupyterRequest(BaseModel):
 
 
 async def run_code(request: Request) -> Response:
-    """Compile and run one program."""
+    """Compile and run one program, and respond with its result.
+
+    If it couldn't be run, respond with `SandboxError`.
+    """
     asked = await read_body(request, RunCodeRequest)
     language = BY_NAME.get(asked.language)
     if language is None:
@@ -156,7 +156,10 @@ async def run_code(request: Request) -> Response:
 
 
 async def run_jupyter(request: Request) -> Response:
-    """Run notebook cells that share their state, and respond with each cell's result."""
+    """Run notebook cells that share their state, and respond with each cell's result.
+
+    If they couldn't be run, respond with `SandboxError`.
+    """
     asked = await read_body(request, RunJupyterRequest)
     program = Program(
         language=BY_NAME["python"],
@@ -249,7 +252,10 @@ def _build_command_result(ended: ProcessEnd | None) -> dict[str, object] | None:
 
 
 def _compute_return_code(ended: ProcessEnd) -> int:
-    """Return an exit code as in `subprocess`: -N for signal N, and -9 for an exceeded limit."""
+    """Return an exit code as in `subprocess`: -N for signal N.
+
+    For an exceeded limit without an exit code, return -9.
+    """
     if ended.signal is not None:
         return -ended.signal_number
     if ended.exit_code is None or (ended.end is not ProgramEndReason.EXITED and ended.exit_code == 0):

@@ -42,7 +42,7 @@ from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, Program
 CLIENT = "judge0"
 VERSION = "1.13.1"
 MOST_IN_BATCH = 20
-"""Judge0's limit."""
+"""The maximum number of submissions in a batch, as in Judge0."""
 KEPT = 10_000
 """Maximum submissions in memory; the oldest are dropped first."""
 KEPT_BYTES = 64 * 2**20
@@ -245,7 +245,7 @@ async def list_languages(request: Request) -> Response:
 
 
 async def show_language(request: Request) -> Response:
-    """Respond with the language that has the Judge0 id in the path."""
+    """Respond with the language that has the Judge0 id in the path, or with status 404 if there is none."""
     number = request.path_params["number"]
     found = BY_JUDGE0.get(number)
     if found is None:
@@ -282,7 +282,10 @@ async def show_limits(request: Request) -> Response:
 
 
 async def create_submission(request: Request) -> Response:
-    """Submit one program. With ``wait=true``, respond once its result is available."""
+    """Submit one program, and respond with its token.
+
+    With ``wait=true``, respond with its result once it is available.
+    """
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     try:
@@ -304,7 +307,7 @@ async def _wait_for_end(task: asyncio.Task[None]) -> None:
 
 
 async def show_submission(request: Request) -> Response:
-    """Respond with the submission that has the token in the path."""
+    """Respond with the submission that has the token in the path, or with status 404 if there is none."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     found = await get_submissions(request).describe(get_executor(request), request.path_params["token"])
@@ -314,7 +317,10 @@ async def show_submission(request: Request) -> Response:
 
 
 async def create_batch(request: Request) -> Response:
-    """Submit several programs, and respond with a token or the errors for each program."""
+    """Submit several programs, and respond with a token or the errors for each program.
+
+    If there are none or too many, respond with status 400.
+    """
     encoded = request.query_params.get("base64_encoded") == "true"
     given = (await read_body(request, BatchRequest)).submissions
     if not 0 < len(given) <= MOST_IN_BATCH:
@@ -332,7 +338,10 @@ async def create_batch(request: Request) -> Response:
 
 
 async def show_batch(request: Request) -> Response:
-    """Respond with several submissions. The result for an unknown token is null."""
+    """Respond with several submissions. The result for an unknown token is null.
+
+    For no or too many tokens, respond with status 400.
+    """
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
@@ -366,12 +375,18 @@ def get_submissions(request: Request) -> SubmissionStore:
 
 
 async def _parse_request(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
-    """Parse a request body, and return the request and its program. Raises: BadRequest."""
+    """Parse a request body, and return the request and its program.
+
+    Raises: BadRequest, if the request is invalid or requires an unsupported feature.
+    """
     return _decode_request(await parse_body(body, SubmissionRequest), encoded=encoded)
 
 
 def _decode_request(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
-    """Return a request with its base64 strings decoded, and its program. Raises: BadRequest."""
+    """Return a request with its base64 strings decoded, and its program.
+
+    Raises: BadRequest, if the request is invalid or requires an unsupported feature.
+    """
     for name in REFUSED:
         if getattr(asked, name):
             raise BadRequest(name, "isn't supported here; see docs/compat/judge0.md")
@@ -404,7 +419,10 @@ def _build_program(asked: SubmissionRequest, language: Language) -> Program:
 
 
 def _build_labels(asked: SubmissionRequest) -> dict[str, str]:
-    """Return the labels that store a request's data in the attempt for later responses."""
+    """Return the labels that store a request's data in the attempt for later responses.
+
+    They are the language and, if there is an expected output, its digest.
+    """
     number = {LANGUAGE_LABEL: str(asked.language_id)}
     if asked.expected_output is None:
         return number
@@ -412,7 +430,10 @@ def _build_labels(asked: SubmissionRequest) -> dict[str, str]:
 
 
 def _decode_field(name: str, text: str | None) -> str | None:
-    """Return a base64 field as text, or None if the field is None. Raises: BadRequest."""
+    """Return a base64 field as text, or None if the field is None.
+
+    Raises: BadRequest, if it isn't base64 of UTF-8.
+    """
     if text is None:
         return None
     try:
@@ -467,7 +488,10 @@ def _describe_run(last: ProcessEnd, *, broken: bool) -> dict[str, Any]:
 
 
 def _determine_status(expected: str | None, result: ProgramResult | None, problem: str) -> int:
-    """Return the status of a submission, which depends on the digest of the expected output."""
+    """Return the status of a submission, which depends on the digest of the expected output.
+
+    A problem is reported as an internal error, and a missing result as "Processing".
+    """
     if problem:
         return INTERNAL
     if result is None:

@@ -65,7 +65,10 @@ async def list_runtimes(request: Request) -> Response:
 
 
 async def execute_program(request: Request) -> Response:
-    """Compile and run one program."""
+    """Compile and run one program, and respond with the result of each stage.
+
+    Respond to an invalid request with status 400 and a `message`.
+    """
     try:
         asked = await read_body(request, ExecuteRequest)
         program = _build_program(asked)
@@ -93,7 +96,10 @@ ROUTES = (
 
 
 def _build_program(asked: ExecuteRequest) -> Program:
-    """Convert a Piston request to a program. Raises: BadRequest."""
+    """Convert a Piston request to a program.
+
+    Raises: BadRequest, if the language or version is unknown, or a file is invalid.
+    """
     language = BY_PISTON.get(asked.language)
     if language is None or not _matches_version(language, asked.version):
         raise BadRequest("language", f"{asked.language}-{asked.version} runtime is unknown")
@@ -118,13 +124,19 @@ def _build_program(asked: ExecuteRequest) -> Program:
 
 
 def _matches_version(language: Language, version: str) -> bool:
-    """Return whether a version matches a requested one: `*`, or a prefix of the version (`3.x`, `3.11`)."""
+    """Return whether a language's version matches the requested one.
+
+    The requested version is `*` or the beginning of a version (`3.x`, `3.11`).
+    """
     wanted = [part for part in version.lstrip("^~>=v").split(".") if part not in {"*", "x", ""}]
     return language.version.split(".")[: len(wanted)] == wanted
 
 
 def _convert_file(number: int, file: PistonFile) -> object:
-    """Convert a file to the format of a submission. Raises: BadRequest."""
+    """Convert a file to the format of a submission: text, or an object with base64.
+
+    Raises: BadRequest, if the file has no name, or its content isn't in its encoding.
+    """
     if not file.name:
         raise BadRequest(f"files[{number}].name", "a further file needs a name")
     if file.encoding in {None, "utf8"}:

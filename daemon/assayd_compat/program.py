@@ -163,7 +163,11 @@ def _build_submission(
 
 
 def parse_process_end(attempt: Json) -> ProcessEnd:
-    """Return the exit, output and resource usage of a finished attempt's program."""
+    """Return the exit, output and resource usage of a finished attempt's program.
+
+    If a rule rejected the program before it ran, the result is exit code 1, with the rule's message in
+    stderr.
+    """
     execution_of, identity = attempt["execution"], attempt["id"]
     times = {"created_at": attempt["created_at"], "finished_at": attempt["finished_at"]}
     if attempt["verdict"] == "cancelled":

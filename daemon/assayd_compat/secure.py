@@ -25,7 +25,7 @@ from assayd_compat.app import build_service
 from assayd_compat.bodies import get_executor, get_token, json_response
 
 OPEN = frozenset({"/healthz"})
-"""Paths without a token, for load balancers."""
+"""The paths that need no token, for load balancers."""
 GOOD_S = 60.0
 """Seconds for which a valid token lets new connections stay open; the gateway still checks each request."""
 MOST_GOOD = 1024
@@ -42,7 +42,7 @@ class RequireTokenMiddleware:
         self._good: OrderedDict[bytes, float] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a request with a valid token, and reject any other."""
+        """Forward a request that has a valid token or needs none, and reject any other."""
         if scope["type"] != "http" or scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return

@@ -29,7 +29,7 @@ from assayd_compat.languages import BY_NAME
 
 CONNECTIONS = 2048
 DESCRIPTORS = 8192
-"""Descriptors: one per connection, and one per running program."""
+"""The needed number of open descriptors: one per connection, and one per running program."""
 GRACE_S = 10
 """Seconds to wait for running programs at shutdown."""
 
@@ -44,9 +44,10 @@ class ListenAddress:
 
 
 def parse_listen_address(text: str, *, secure: bool = False) -> ListenAddress:
-    """Parse ``HOST:PORT`` or ``unix:PATH``. Unless `secure` is True, the host must be a loopback address.
+    """Parse ``HOST:PORT`` or ``unix:PATH``.
 
-    Raises: RequestError ``usage``.
+    Raises: RequestError ``usage``, if the text has another form, the host isn't a loopback address and
+    `secure` is False, or a Unix socket is secure.
     """
     if text.startswith("unix:") and len(text) > len("unix:"):
         if secure:
@@ -116,7 +117,7 @@ def _build_config(app: Starlette, place: ListenAddress) -> uvicorn.Config:
 def _read_files(daemon: Target, certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
     """Return the certificate and its key, or None if neither is specified.
 
-    Raises: RequestError ``usage``.
+    Raises: RequestError ``usage``, if only one is specified, or if the daemon isn't a gateway.
     """
     if certificate is None and key is None:
         return None
@@ -136,7 +137,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def parse_policies(given: Sequence[str]) -> dict[str, str]:
-    """Parse `LANGUAGE=NAME` pairs into profiles by language. Raises: RequestError ``usage``."""
+    """Parse `LANGUAGE=NAME` pairs into profiles by language.
+
+    Raises: RequestError ``usage``, if a language is unknown or a name is missing.
+    """
     chosen = dict(each.partition("=")[::2] for each in given)
     for language, policy in chosen.items():
         if language not in BY_NAME or not policy:
@@ -148,7 +152,10 @@ def parse_policies(given: Sequence[str]) -> dict[str, str]:
 
 
 def open_listener(place: ListenAddress) -> socket.socket:
-    """Return a listening socket. A Unix socket has mode 0600 from the start. Raises: RequestError."""
+    """Return a listening socket. A Unix socket has mode 0600 from the start.
+
+    Raises: RequestError ``usage``, if the address can't be used.
+    """
     if place.path is not None:
         return _listen_on_socket(place.path)
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET

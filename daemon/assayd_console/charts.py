@@ -25,7 +25,7 @@ text{font:13px sans-serif;fill:#1a1d21}.dim{fill:#57606a}
 """
 LINK = re.compile(r"</?a\b[^>]*>")
 WIDTH = 480
-"""Pixels; fits a phone without tiny text."""
+"""Default width of a chart in pixels; it fits a phone's screen without small text."""
 ROW = 40
 CELL = 14
 
@@ -69,7 +69,10 @@ def draw_bar_chart(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: 
 def draw_stacked_column_chart(
     spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH
 ) -> Markup:
-    """Return a chart with a column of verdicts per bucket, and the validated share as a line."""
+    """Return a chart with a column of verdicts per bucket, and the validated share as a line.
+
+    If no attempts ended, return a picture with a sentence that says so.
+    """
     height, base = 212, 150
     most = max((sum(counts.values()) for _, counts in spans), default=0)
     if not most:
@@ -115,7 +118,7 @@ def draw_stacked_column_chart(
 
 
 def draw_item_grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
-    """Return a chart with one cell per item, with its verdict, tooltip and link."""
+    """Return a chart with one cell per item, with its verdict, tooltip and link (none if it is empty)."""
     columns = width // CELL
     parts, count = [], 0
     for count, (verdict, said, href) in enumerate(cells, 1):
@@ -152,7 +155,7 @@ def draw_histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: i
 def draw_run_columns(
     runs: Sequence[tuple[str, float | None, str]], *, title: str, width: int = 340
 ) -> Markup:
-    """Return a chart with one column per run, and the last run's number as text.
+    """Return a chart with one column per run, and the last run's number as text if it is known.
 
     Each run has a verdict, a number (None if unknown), and a time.
     """
@@ -231,11 +234,11 @@ WIDE, TALL = 150, 34
 NAME_CHARS = 18
 MOST_EDGES = 2000
 COLOURS = {"running": "bar", "repairing": "bar", "skipped": "waiting"}
-"""The colour of a state that has no verdict's colour."""
+"""The CSS class for each node state that isn't also a verdict."""
 
 
 def graph(workflow: Document) -> Markup:
-    """Return an SVG graph of a workflow's nodes and their dependencies."""
+    """Return an SVG graph of a workflow's nodes and of at most `MOST_EDGES` dependencies."""
     nodes = workflow["nodes"]
     depths = compute_node_depths({node["id"]: node["needs"] for node in nodes})
     rows: dict[int, int] = {}

@@ -91,7 +91,7 @@ class DaemonSampler:
 
     @property
     def answered_at(self) -> datetime | None:
-        """Return the time of the daemon's last response, or None if it has never responded."""
+        """Return the time of the last sample, or None if no sample has been taken."""
         return None if self._look is None else self._look.at
 
     async def _take_sample(self) -> DaemonSample:

@@ -16,12 +16,15 @@ from assayd.errors import RequestError
 from assayd_client import Document
 
 BODY_BYTES = 48 * 2**20
-"""Maximum bytes: the daemon's largest body, with each byte encoded as three."""
+"""Maximum size of a form in bytes: the daemon's largest body, with each byte encoded as three."""
 MAX_FIELDS = 1000
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form, with the last value of a repeated field. Raises: RequestError."""
+    """Return the fields of a form, with the last value of a repeated field.
+
+    Raises: RequestError ``invalid``, if the body isn't a form; ``too_large``, above `BODY_BYTES` bytes.
+    """
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise RequestError("invalid", "a form must be application/x-www-form-urlencoded")
     body = bytearray()
@@ -43,7 +46,7 @@ LONG = frozenset({"code", "content", "stdin"})
 """String properties with several lines."""
 UNITS = {"_s": "seconds", "_ms": "milliseconds", "_mb": "MiB"}
 FILE = {"properties": {"name": {"type": "string"}, "content": {"type": "string"}}, "required": ["name"]}
-"""A row of an object that maps names to strings."""
+"""The schema of a row for a property that maps names to strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ class FormField:
 
     Attributes:
         name: the form parameter, e.g. ``payload.steps.0.content``.
-        form: `text`, `lines`, `json`, `line`, `number`, `choice` or `rows`.
+        form: `text`, `lines`, `json`, `line`, `number`, `choice`, `yes_no` or `rows`.
         rows: the fields of each row if `form` is `rows`; the last row is empty.
     """
 

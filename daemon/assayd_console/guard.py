@@ -54,7 +54,7 @@ class SessionStore:
         return bool(found) and found[0] > self._clock()
 
     def end(self, session: str) -> None:
-        """End a session."""
+        """End a session if it exists."""
         self._ends.pop(session, None)
 
 
@@ -95,7 +95,10 @@ class ConsoleGuard:
         self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a request if the guard accepts it, and add security headers to the response."""
+        """Forward an accepted request; answer others with an error or the login page.
+
+        Security headers are added to all responses.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -75,7 +75,7 @@ async def follow_events(
     *,
     pause_s: float = PAUSE_S,
 ) -> None:
-    """Read events as they arrive, and send the combined state at intervals and at the end."""
+    """Pass each event to `note`, and call `show` at most once per `pause_s` seconds, and at the end."""
     news = asyncio.Event()
 
     async def read() -> None:

@@ -1,17 +1,12 @@
-"""Renders templates; their functions show guest text, source lines and differences safely.
-
-Renders templates; their functions show text from guests safely, with visible control characters.
-
-Displays text from guests safely: templates escape the text, and this module shows invisible characters.
+"""Renders templates and displays text from guests safely.
 
 Every value that a template prints passes through `plain`, so no value can be forgotten. Characters that
 control terminals, reorder text or hide text are shown as their codes. `marked` also highlights these codes.
 
-Reads and colors the texts of a submission, and places findings next to the lines that they concern.
-
-Hostile text is colored line by line with a regular expression that runs in linear time, and the pieces
-remain plain text. A complete grammar isn't needed, because the syntax that Python, bash and SQL share is
-enough for reading.
+Reads and colors the texts of a submission, and places findings next to the lines that they concern. Hostile
+text is colored line by line with a regular expression that runs in linear time, and the pieces remain plain
+text. A complete grammar isn't needed, because the syntax that Python, bash and SQL share is enough for
+reading.
 """
 
 from __future__ import annotations
@@ -82,7 +77,7 @@ def format_json(value: object) -> str:
 
 
 def format_period(seconds: float) -> str:
-    """Return a period as readable text: ``5 s``, ``12min``."""
+    """Return a period as text, in seconds if it is shorter than two minutes: ``5 s``, ``12min``."""
     return f"{seconds:.0f} s" if seconds < 120 else format_age(seconds)
 
 
@@ -116,7 +111,7 @@ def format_moment(at: str | None) -> Markup:
 
 
 def format_short_moment(at: str) -> str:
-    """Return the time of day for a time today, or the date, hours and minutes for an earlier day."""
+    """Return the time of day (UTC) for a time today, or the date, hours and minutes for another day."""
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     return f"{at[11:19]}" if at[:10] == today else f"{at[:10]} {at[11:16]}"
 
@@ -165,7 +160,7 @@ def enable_cluster_menu() -> None:
 
 
 def render_fragment(template: str, **values: object) -> str:
-    """Render a template with these values."""
+    """Return the text of a template, rendered with these values."""
     return build_environment().get_template(template).render(values)
 
 
@@ -248,7 +243,7 @@ def _find_string_end(line: str, begin: int, quotes: str) -> tuple[int, str]:
 
 
 AROUND = 6
-"""Lines to show around a finding if the source is too long."""
+"""Number of lines to show before and after a finding if the source is too long to show completely."""
 MOST_LINES = 400
 """Maximum lines of a source that is shown completely."""
 RANK = {"error": 0, "warning": 1, "info": 2}
@@ -261,7 +256,7 @@ class SourceLine:
     number: int
     text: str
     opened: str = ""
-    """The three quotes of a string that began on an earlier line."""
+    """The three quotes of a string that began on an earlier line, or an empty string."""
     severity: str = ""
     findings: Sequence[Document] = ()
 

@@ -36,7 +36,7 @@ USED_LINK = (
     "terminal of `assay console`.\n"
 )
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
-"""Statuses of errors that are found without asking the daemon."""
+"""HTTP status by error code, for errors that the console detects without the daemon."""
 
 PAGES = (attempts, submit, batches, chains, now, reference, trends)
 
@@ -188,7 +188,7 @@ class LoginLinks:
                 self.renew_link()
 
     def forget(self) -> None:
-        """Remove the file with the login link, because the link has become invalid."""
+        """Remove the file with the login link, if any, because the link has become invalid."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
 
@@ -198,7 +198,10 @@ def _exit_on_signal(_: int, __: FrameType | None) -> None:
 
 
 def open_listener(port: int) -> socket.socket:
-    """Return a listening socket, whose early connections wait for the server. Raises: RequestError."""
+    """Return a listening socket, whose early connections wait for the server.
+
+    Raises: RequestError ``usage``, if the port isn't available.
+    """
     listener = socket.socket(socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -212,7 +215,10 @@ def open_listener(port: int) -> socket.socket:
 
 
 def _write_link(file: Path, link: str) -> None:
-    """Write the link atomically to a file that only its owner can read. Raises: RequestError."""
+    """Write the link atomically to a file that only its owner can read.
+
+    Raises: RequestError ``usage``, if the file can't be written.
+    """
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         fresh.unlink(missing_ok=True)

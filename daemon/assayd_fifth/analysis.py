@@ -137,7 +137,10 @@ def _report_gforth_word(program: FifthProgram, unknown: UnknownWord, severity: S
 
 
 def _find_missing_blank(program: FifthProgram, word: str) -> int | None:
-    """Find the position at which a space is missing: before a `;`, or before a tag joined to a word."""
+    """Return the position at which a space is missing, or None if none is missing.
+
+    It is missing before a `;`, a sign or a tag that is joined to a word.
+    """
     exists = word[:-1] in program.known or is_number(word[:-1])
     if word.endswith(";") and exists:
         return len(word) - 1
@@ -153,7 +156,10 @@ def _match_pattern(patterns: tuple[WordPattern, ...], word: str) -> str | None:
 
 
 def _explain_named_parameters(program: FifthProgram, unknown: UnknownWord) -> str | None:
-    """Explain unknown words directly after a name without a stack comment: parameters have no names."""
+    """Return a hint that parameters have no names, if several unknown words follow a definition's name.
+
+    The result is None if the unknown word isn't one of them, or if there is a stack comment.
+    """
     segment = unknown.inside
     if segment is None or segment.opener is None or segment.comments:
         return None
@@ -177,7 +183,7 @@ class _WordGuesser:
         self._words: tuple[str, ...] = ()
 
     def suggest(self, unknown: UnknownWord) -> str:
-        """Return a hint about an unknown word, such as similar known words."""
+        """Return a hint about an unknown word: a similar known word, if there is one, or a general hint."""
         if unknown.before == "char":
             return "Inside a definition write [char]; char reads its character only when the definition runs."
         if unknown.before in {"variable", "constant", "value", "create"} and unknown.inside is not None:
@@ -275,7 +281,10 @@ def _list_errors(read: Analysis) -> list[Finding]:
 def _correct_foreign_forms(
     text: str, meant: Sequence[ForeignForm], read: Analysis, again: Callable[[str], Analysis]
 ) -> tuple[str, Analysis, Sequence[ForeignForm]]:
-    """Return the program with foreign forms corrected, its analysis, and the corrections that help."""
+    """Return the program with foreign forms corrected, its analysis, and the corrections that help.
+
+    If no correction helps, return the program unchanged, with its analysis and no corrections.
+    """
     for chosen in (meant, *([one] for one in meant[:_MOST_TRIED] if len(meant) > 1)):
         if not chosen:
             continue
@@ -332,7 +341,10 @@ def _merge_findings(
 
 
 def extract_program(answer: str) -> str:
-    """Return the program in an answer. Without fences, only the byte order mark is removed."""
+    """Return the program in an answer: the lines in fenced blocks, with empty lines in place of the others.
+
+    Without fences, only the byte order mark is removed.
+    """
     text = answer.removeprefix(_MARK)
     if _FENCE.search(text) is None:
         return text
@@ -346,6 +358,9 @@ def extract_program(answer: str) -> str:
 
 
 def extract_bare_program(answer: str) -> str:
-    """Return the program in an answer without the empty lines that replaced other text."""
+    """Return the program in an answer without the empty lines before and after it.
+
+    Without fences, return the answer unchanged.
+    """
     program = extract_program(answer)
     return program if program == answer else program.strip("\n") + "\n"

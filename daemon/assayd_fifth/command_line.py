@@ -22,9 +22,9 @@ command_line = KindCommandLine(
 )
 
 SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
-"""A file on the command line is a program, or a model's unchanged answer."""
+"""The suffixes of files that contain a program or a model's unchanged answer."""
 REQUESTS = frozenset({".yaml", ".yml"})
-"""A file on the command line is a `validation_request`."""
+"""The suffixes of files that contain a `validation_request`."""
 REQUEST = "validation_request"
 
 _OPTIONS = frozenset(option.name for option in command_line.options)
@@ -34,7 +34,9 @@ _SWITCHES = {"true": True, "false": False}
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
     """Build a payload from files, of which the first is the program and the others can be loaded by it.
 
-    Raises: RequestError ``request.files``, ``request.options``.
+    If the first file is YAML, it contains the payload as a `validation_request`.
+
+    Raises: RequestError ``request.files``, ``request.options``, if a file or an option isn't valid.
     """
     if not files:
         raise RequestError("request.files", "a Fifth program needs at least one file", field="files")

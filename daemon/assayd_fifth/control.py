@@ -51,7 +51,7 @@ class ControlStructures:
     def __init__(self, state: WalkState, *, outside: bool, counted: bool) -> None:
         self.frames: list[_ControlFrame] = []
         self.broken = False
-        """Whether control words don't match; nothing after them is judged."""
+        """Whether control words don't match. The words after them aren't checked."""
         self.leaving: list[EndState] = []
         self.doubled = False
         """Whether ?dup precedes the word, so that the flag remains on one of the two branches."""
@@ -60,7 +60,7 @@ class ControlStructures:
         self._counted = counted
         """Whether a stack comment states, without alternatives, how many cells the definition leaves."""
         self._measured = False
-        """Whether the program uses `depth`, and so counts its stack itself."""
+        """Whether the program uses `depth`, so that its loops and branches can depend on the depth."""
         self._pending: tuple[Token, Mapping[str, object]] | None = None
         """Branches that differ, until a later branch may correct the difference."""
 
@@ -97,14 +97,17 @@ class ControlStructures:
         self._open_frame(token)
 
     def while_(self, word: FifthWord, token: Token) -> None:
-        """Leave the loop or continue, depending on the flag."""
+        """Leave the loop or continue, depending on the flag. Report a `while` outside a loop."""
         if not self.frames or self.frames[-1].word not in {"begin", "while"}:
             self._report_unbalanced(token, ("begin",))
             return
         self._open_frame(token, self._pop_flag(word, token))
 
     def repeat(self, _: FifthWord, token: Token) -> None:
-        """Jump back to `begin`. After the loop, the state is the state at its `while`."""
+        """Jump back to `begin`. After the loop, the state is the state at its `while`.
+
+        Report a `repeat` without one.
+        """
         if not self.frames or self.frames[-1].word != "while":
             self._report_unbalanced(token, ("begin … while",))
             return
@@ -145,7 +148,10 @@ class ControlStructures:
             del self._state.returns[-2:]
 
     def of(self, word: FifthWord, token: Token) -> None:
-        """Begin the branch of a `case`. A value that doesn't match remains on the stack."""
+        """Begin the branch of a `case`. A value that doesn't match remains on the stack.
+
+        Report an `of` without `case`.
+        """
         if not self.frames or self.frames[-1].word != "case":
             self._report_unbalanced(token, ("case",))
             return
@@ -229,7 +235,10 @@ class ControlStructures:
         return None
 
     def _close_loop(self, token: Token, word: str) -> _ControlFrame | None:
-        """End and return the open loop, even if it contains open `while` words."""
+        """End and return the open loop, even if it contains open `while` words.
+
+        If another structure is open, or none, report the fault and return None.
+        """
         place = len(self.frames) - 1
         while place >= 0 and self.frames[place].word == "while":
             place -= 1
@@ -259,7 +268,7 @@ class ControlStructures:
         self._report_broken(token, problem, remedy, line=opened.token)
 
     def _report_broken(self, token: Token, problem: str, remedy: str, **names: object) -> None:
-        """Report control words that don't match. The code after them isn't checked."""
+        """Report control words that don't match, once per definition. The code after them isn't checked."""
         self._state.exact = False
         if not self.broken:
             self.broken = True
@@ -268,14 +277,17 @@ class ControlStructures:
             self._state.report_fault("structure.unbalanced", token, certain=certain, **names)
 
     def _report_branches(self, *, certain: bool) -> None:
-        """Report branches that leave different numbers of items on the stack."""
+        """Report branches that leave different numbers of items on the stack, if any were recorded."""
         if self._pending is not None:
             token, names = self._pending
             self._pending = None
             self._state.report_fault("structure.branches", token, certain=certain, **names)
 
     def _merge_branch(self, other: Snapshot, frame: _ControlFrame) -> None:
-        """Join the current state with the state at the end of another path."""
+        """Join the current state with the state at the end of another path.
+
+        If only one can be reached, keep that one.
+        """
         state = self._state
         if not other.alive:
             return
@@ -296,7 +308,7 @@ class ControlStructures:
         state.exact = exact
 
     def _check_loop_depth(self, frame: _ControlFrame) -> None:
-        """Check that an iteration of the loop leaves the depth unchanged."""
+        """Report a loop whose iterations change the depth of a stack."""
         state = self._state
         if not (state.reports_faults and frame.saved.exact):
             return
@@ -334,7 +346,10 @@ class ControlStructures:
             self.leaving.append(state.end(token))
 
     def _get_end_remedy(self, token: Token) -> str:
-        """Return the fix for items that remain on the return stack when the definition ends."""
+        """Return the fix for items that remain on the return stack when the definition ends.
+
+        It is specific for the items of loops and for a single item, otherwise general.
+        """
         loops = sum(frame.word in {"do", "?do"} for frame in self.frames)
         kept = len(self._state.returns) - 2 * loops
         if loops and not kept:

@@ -1,18 +1,16 @@
 """Follows the stacks through a program, and the strings on them through one definition.
 
-Follows strings on the stack through one definition: their origin, their memory and their use.
-
-The module follows cells that are moved, and strings that pass through the string buffers. It doesn't follow
-strings through variables, memory or another definition.
+For a string, this module tracks its origin, its memory and its use. It follows cells that are moved, and
+strings that pass through the string buffers. It doesn't follow strings through variables, memory or another
+definition.
 
     2dup 1 sql-field raw                 forbidden.raw_user_data
     str-reset … badge-info … str$        structure.buffer_conflict
     str$ str-reset … type                structure.transient_string
     s" … WHERE a='x'" sql-exec           structure.sql_quotes
 
-Tracks the state of the stacks during a walk over words, including the joins of branches.
-
-This module reports words that take cells from an empty stack:
+For the stacks, it tracks their state during a walk over words, including the joins of branches. It reports
+words that take cells from an empty stack:
 
     : f ( -- ) swap ;                       vocabulary.wrong_signature, or structure.stack_underflow
 """
@@ -29,7 +27,7 @@ from assayd_fifth.rules import FifthRule
 from assayd_fifth.tokens import Report, Token
 
 HERE = "here"
-"""The place above the dictionary, which strings outside definitions share with numbers."""
+"""The memory above the dictionary, which strings outside definitions share with numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,10 @@ class StringFlow:
         self._told: set[tuple[str, int]] = set()
 
     def parameters(self, taken: EffectSide, token: Token, *, placed: bool) -> list[Cell]:
-        """Return the cells of a definition's parameters, with traces for suspected external data."""
+        """Return the cells of a definition's parameters, with traces for suspected external data.
+
+        With `placed`, every cell has a trace with the parameter's number, if the number of cells is known.
+        """
         cells: list[Cell] = []
         for name in taken.names:
             rules = self._language.find_suspected_rules(name)
@@ -307,7 +308,7 @@ class WalkState:
         self.borrowed = 0
         self.exact = self.alive = self.certain = self.known = True
         self.macro = False
-        """Whether the definition compiles code into others, so its own words prove little."""
+        """Whether the definition compiles code into other definitions. Faults in it aren't reported then."""
 
     @property
     def height(self) -> int:

@@ -7,8 +7,8 @@ r"""Recognizes lines in the syntax of other languages, and rewrites these lines 
     total += 2                          2 total +!
     print "Hello"                       ." Hello"
 
-`forms` proposes corrections of wrong lines without changing line numbers. Callers keep a correction only if
-the program then has fewer findings.
+`find_foreign_forms` proposes corrections of wrong lines without changing line numbers. Callers keep a
+correction only if the program then has fewer findings.
 """
 
 from __future__ import annotations
@@ -217,7 +217,10 @@ _VALUES: Sequence[_LinePattern] = (
 
 
 def _is_applicable(row: _LinePattern, found: re.Match[str]) -> bool:
-    """Return whether a pattern applies. In a backward loop, the limit must be the smaller number."""
+    """Return whether a pattern applies.
+
+    The pattern of a backward loop applies only if the limit is the smaller number.
+    """
     return not row.put.endswith(r"\3") or int(found[1]) < int(found[2])
 
 

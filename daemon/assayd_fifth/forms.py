@@ -12,7 +12,7 @@ from assayd_client.cli.kinds import AttemptView
 
 _STATUS = {"validated": "PASS", "failed": "FAIL"}
 _NAMED_BY = {"forbidden_pattern": "pattern"}
-"""The key of a finding's word, by the finding's type; other types have `word`."""
+"""The keys for a finding's word, by the finding's type. The key for other types is `word`."""
 
 
 class _BlockStyleDumper(yaml.SafeDumper):

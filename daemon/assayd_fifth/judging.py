@@ -1,8 +1,6 @@
 """Judges the run of a Fifth program, and rates a program that passed.
 
-Rates a program that passed, and collects advice for another try, without affecting the verdict.
-
-Source: docs/kinds/fifth.md.
+The rating, and the advice for another try, don't affect the verdict. Source: docs/kinds/fifth.md.
 """
 
 from __future__ import annotations
@@ -90,7 +88,10 @@ _LOOP = re.compile(r"(?<!\S)(?:begin|\??do|recurse)(?!\S)", re.IGNORECASE)
 
 
 def _move_to_loop(found: Finding, code: str) -> Finding:
-    """Move the finding about a limit to the only line that contains a loop."""
+    """Move an error about a limit to the only line that contains a loop.
+
+    Without exactly one such line, return it unchanged.
+    """
     lines = [number for number, line in enumerate(code.split("\n"), 1) if _LOOP.search(line)]
     if len(lines) != 1 or not found.is_error:
         return found
@@ -204,7 +205,10 @@ def build_feedback(
 
 
 def describe_feedback(said: object, about: Language) -> tuple[str, ...]:
-    """Return the feedback for the next prompt: points to emphasize, warnings, and sections of the guide."""
+    """Return the feedback for the next prompt: points to emphasize, warnings, and sections of the guide.
+
+    Without feedback, the result is empty.
+    """
     feedback = said if isinstance(said, Mapping) else {}
     sections = [str(name) for name in _get_list(feedback, "expand_sections") if name in about.guide]
     warned = [f"Known from similar answers: {text}." for text in _get_list(feedback, "lens_warnings")]
@@ -237,7 +241,10 @@ def _get_list(feedback: Mapping[str, object], name: str) -> list[object]:
 
 
 def extract_word(finding: Finding) -> str:
-    """Return the word at a finding's position, or the part of the word in the snippet."""
+    """Return the word at a finding's position, or the part of the word in the snippet.
+
+    Without a position, return an empty string.
+    """
     if finding.snippet is None or finding.column is None:
         return ""
     return next(iter(finding.snippet[finding.column - 1 :].split()), "")

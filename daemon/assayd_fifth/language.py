@@ -1,13 +1,11 @@
 """The language Fifth: its words, their stack effects, and how effects are combined.
 
-Reads the definition of the language from data files: words, effects, rules and hints.
+This module reads the definition of the language from data files: words, effects, rules and hints. A new word,
+library or rule of an existing type requires only a change of data, because this module contains no such
+names.
 
-A new word, library or rule of an existing type requires only a change of data, because this module contains
-no such names.
-
-Reads stack comments: the number of cells that a word takes and leaves, if it can be determined.
-
-Data files define the meaning of names. A comment without a countable number of cells has no effect:
+It also reads stack comments: the number of cells that a word takes and leaves, if it can be determined. Data
+files define the meaning of names. A comment without a countable number of cells has no effect:
 
     ( addr u -- flag )      takes 2, leaves 1
     ( title$ -- )           takes 2: a name that ends in $ is a string, address and length
@@ -79,7 +77,10 @@ class CellNames:
     other_most: int = 2
 
     def get_width(self, name: str) -> tuple[int, int]:
-        """Return the minimum and the maximum number of cells that a name represents."""
+        """Return the minimum and the maximum number of cells that a name represents.
+
+        They differ for an unknown name.
+        """
         plain = _NUMBERED.sub("", name.lower()) or name
         if plain.endswith(self.two_suffixes) or plain in self.two:
             return 2, 2
@@ -122,7 +123,10 @@ def describe_effect(takes: int, leaves: int) -> str:
 
 
 def _read_side(text: str, cells: CellNames) -> EffectSide | None:
-    """Parse one side of an effect. Alternatives (``addr u | 0``) extend the range of the cell count."""
+    """Parse one side of an effect, or return None if its cells can't be counted.
+
+    Alternatives (``addr u | 0``) extend the range of the cell count.
+    """
     alternatives = [_build_side(part.split(), cells) for part in text.split("|")]
     read = [side for side in alternatives if side is not None]
     if len(read) < len(alternatives):
@@ -177,23 +181,25 @@ class FifthWord:
     role: str | None = None
     parses: int = 0
     defines: bool = False
-    """Whether it defines a word under the name that it reads; `child` is that word's effect, if known."""
+    """Whether the word defines another word under the name that it reads; `child` is that word's effect, if
+    known.
+    """
     child: StackEffect | None = None
     constant: bool = False
-    """Whether it is a constant of the program."""
+    """Whether the word is a constant of the program."""
     rule: str | None = None
-    """A rule about its use."""
+    """The id of the rule that reports each use of the word, or None."""
     defect: tuple[str, str] | None = None
-    """A rule, and the known fault of the word."""
+    """The id of a rule and the word's known fault, or None."""
     compile_only: bool = False
     watched: frozenset[str] = frozenset()
-    """The flow rules for which it is a source."""
+    """The ids of the flow rules for which the word is a source."""
     plain: bool = False
-    """Whether it has no behavior other than its effect."""
+    """Whether the word has no behavior other than its effect."""
     told: bool = False
-    """Whether any use of it can be a finding."""
+    """Whether any use of the word can be a finding."""
     touches: bool = False
-    """Whether it works on a buffer, or is a source."""
+    """Whether the word works on a buffer, or is a source."""
     opens: tuple[str, ...] = ()
     adds: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
@@ -201,7 +207,7 @@ class FifthWord:
     hands: frozenset[int] = frozenset()
     """Numbers of the taken cells, counted from the top, that a word of the program passes to SQL."""
     brings: tuple[tuple[int, Token], ...] = ()
-    """The cells that it leaves as strings with single quotes, each with the token of the string."""
+    """The cells that the word leaves as strings with single quotes, each with the token of the string."""
 
     @property
     def signature(self) -> str:
@@ -242,16 +248,16 @@ class Language:
     """The definition of Fifth that the checks use: words, buffers, libraries, rules and guide."""
 
     words: Mapping[str, Mapping[str, FifthWord]]
-    """Library to name to word."""
+    """The words by library, then by name."""
     buffers: Mapping[str, str]
-    """Buffer to its name in messages."""
+    """The names of buffers in messages, by buffer."""
     brings: Mapping[str, tuple[str, ...]]
-    """Library to the libraries that it loads."""
+    """The libraries that each library loads."""
     missing: Mapping[str, tuple[str, ...]]
-    """Library to the words that it needs and doesn't define."""
+    """The words that each library needs and doesn't define."""
     rules: FifthRules
     guide: Mapping[str, str]
-    """Section of the guide to its text."""
+    """The sections of the guide, by name."""
     cells: CellNames
     foreign: ForeignWords
     prelude: bytes
@@ -267,11 +273,11 @@ class Language:
     constants: frozenset[str]
     sql: frozenset[str]
     tags: frozenset[str]
-    """Words that are HTML tags, which models often write without a space after them."""
+    """The words that are HTML tags. Models often write no space after them."""
     companions: frozenset[str]
-    """Words that companion rules are about."""
+    """The words that companion rules are about."""
     wheres: Mapping[str, str] = field(default_factory=dict)
-    """Word to the first library that defines it, for words that aren't loaded."""
+    """The first library that defines each word, for words that aren't loaded."""
 
     def find_suspected_rules(self, parameter: str) -> tuple[FifthRule, ...]:
         """Return the rules that treat a parameter with this name as external data."""
@@ -294,7 +300,7 @@ _folders: tuple[Path, ...] = ()
 def add_language_folders(folders: Iterable[Path]) -> None:
     """Add the tables in these folders to the language of this process.
 
-    Raises: ConfigError ``fifth.tables``.
+    Raises: ConfigError ``fifth.tables``, if a table can't be read or is invalid.
     """
     global _folders  # noqa: PLW0603 - one language for each process, set before its first use
     _folders = tuple(folders)
@@ -307,7 +313,7 @@ def add_language_folders(folders: Iterable[Path]) -> None:
 def get_language() -> Language:
     """Return the language that the package defines, with the operator's additions.
 
-    Raises: ConfigError ``fifth.tables``.
+    Raises: ConfigError ``fifth.tables``, if an addition is invalid.
     """
     folder = resources.files(__package__) / "data"
     names = ("language", "vocabulary", "rules")

@@ -61,7 +61,10 @@ class FindingCollector:
         return self._lines[line - 1]
 
     def findings(self) -> dict[str, tuple[Finding, ...]]:
-        """Return the findings of each stage without duplicates, sorted by position."""
+        """Return the findings of each stage without duplicates, sorted by position.
+
+        At most `FINDINGS` per stage are kept.
+        """
         found: dict[str, list[Finding]] = {}
         seen: set[tuple[object, ...]] = set()
         for told in sorted(self._told, key=lambda each: each.start):

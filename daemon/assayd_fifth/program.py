@@ -41,7 +41,7 @@ class UnknownWord:
     before: str
     inside: ProgramSegment | None
     blind: bool
-    """Whether a file with unknown definitions was loaded before."""
+    """Whether a file with unknown definitions was loaded before the use."""
 
 
 class _DeclaredEffect(NamedTuple):
@@ -62,9 +62,11 @@ class FifthProgram:
     known: dict[str, FifthWord] = field(default_factory=dict)
     libraries: list[str] = field(default_factory=list)
     defined: dict[str, Token] = field(default_factory=dict)
-    """Each name of the program, with the token of its first definition: itself, or the word that reads it."""
+    """The names that the program defines. Each has the token of its first definition: the name itself, or the
+    word that reads it.
+    """
     used: dict[str, Token] = field(default_factory=dict)
-    """Words of companion rules, with their first uses."""
+    """The used words of companion rules, with their first uses."""
     unknowns: list[UnknownWord] = field(default_factory=list)
     _text: str = ""
     _inside: ProgramSegment | None = None
@@ -151,7 +153,10 @@ class FifthProgram:
     # Loading
 
     def load(self, path: str, start: int) -> None:
-        """Load a library or a submitted file. The definitions in any other file are treated as unknown."""
+        """Load a library or a submitted file.
+
+        Any other file is reported, and its definitions are treated as unknown.
+        """
         plain = path.removeprefix("./")
         for prefix in _LIBRARY_PREFIXES:
             plain = plain.removeprefix(prefix)
@@ -184,7 +189,10 @@ class FifthProgram:
             self.tell("vocabulary.library_fails", start, word=library, missing=words)
 
     def _load_file(self, name: str) -> None:
-        """Add the names and stack comments that a file defines, without checking the file."""
+        """Add the names and stack comments that a file defines, without checking the file.
+
+        Do nothing if it is already loaded.
+        """
         if name in self._loaded_files:
             return
         self._loaded_files.add(name)
@@ -259,7 +267,10 @@ class FifthProgram:
         self._newest = name
 
     def _find_declared_effect(self, segment: ProgramSegment) -> _DeclaredEffect | None:
-        """Return the content of a definition's stack comment, which can also be a line comment."""
+        """Return the content of a definition's stack comment, or None if it has none.
+
+        It can also be a line comment.
+        """
         for comment in segment.comments:
             if comment not in self._comments:
                 self._comments[comment] = self._read_comment(comment)
@@ -338,7 +349,10 @@ class FifthProgram:
         walk: Walk | None = None,
         made: WalkResult | None = None,
     ) -> FifthWord:
-        """Build the word that a definition creates, as other definitions use it."""
+        """Build the word that a definition creates, as other definitions use it.
+
+        Its effect is the declared one or, without a countable stack comment, the one found by the walk.
+        """
         effect = declared if declared is not None and declared.counted else None
         known = found is not None and found.is_countable and found.agrees
         if effect is None and found is not None and known:
@@ -401,7 +415,10 @@ def _ignore_report(rule: str, start: int, **names: object) -> None:
 
 
 def _suggest_agreement(found: WalkResult, declared: StackEffect, does: str) -> str:
-    """Return a hint for making a body and its stack comment agree."""
+    """Return a hint for making a body agree with its stack comment.
+
+    It depends on whether the body leaves too many or too few items.
+    """
     more = (found.leaves - found.takes) - (declared.leaves.least - declared.takes.least)
     items = "item" if abs(more) == 1 else "items"
     if more > 0:

@@ -21,7 +21,7 @@ from assayd.findings.source_text import add_correction
 from assayd.model.finding import Edit, Finding
 
 MAX_TRIED = 60
-"""Maximum number of changed programs to check for a program with errors."""
+"""The maximum number of changed programs that are checked for a program with errors."""
 MOST_CHARS = 20_000
 _MAX_PLACES = 14
 _LINE_CHARS = 300
@@ -83,7 +83,9 @@ class ProgramCorrection:
 def find_best_change(
     text: str, found: Sequence[Finding], again: Callable[[str], Sequence[Finding]], words: Mapping[str, str]
 ) -> ProgramCorrection | None:
-    """Return the single change that improves a program most, or None if no change improves it.
+    """Return the single change that improves a program most.
+
+    Return None if no change improves it, or if the program is too long.
 
     Args:
         text: the program.
@@ -118,7 +120,11 @@ def find_best_change(
 
 
 def _select_finding(finding: Finding, found: Sequence[Finding], left: Sequence[Finding]) -> Finding:
-    """Return the main finding that a change removes, which is an error that no mode downgrades."""
+    """Return the finding to report for a change.
+
+    It is one that the change removes, preferably an error in every mode. If there is none, it is the given
+    finding.
+    """
     remaining = [(each.rule, each.message) for each in left]
     gone = [each for each in found if each.is_error and (each.rule, each.message) not in remaining]
     if finding.is_error and finding.rule.startswith(_ALWAYS):
@@ -163,7 +169,7 @@ _NAMED_FIRST = re.compile(r"(?<!\S)(constant|value)\s+(\S+)\s+(\S+)", re.IGNOREC
 
 
 def _find_definition_end(lines: Sequence[str], line: int) -> int:
-    """Return the line of the `;` that ends the definition around a line."""
+    """Return the line of the `;` that ends the definition around a line, or that line if there is none."""
     for number in range(line, len(lines) + 1):
         if _END.search(lines[number - 1]):
             return number
@@ -249,7 +255,7 @@ def _remove_word(lines: Sequence[str], line: int, word: str) -> Iterator[Program
 
 
 def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[ProgramChange]:
-    """Yield the change that moves a one-line definition before the definition that uses it."""
+    """Yield the change that moves a definition before the definition that uses it, if it is on one line."""
     found = re.search(r"in line (\d+)\.", message)
     later = int(found[1]) if found is not None else 0
     first = line
@@ -260,7 +266,10 @@ def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[
 
 
 def _wrap_in_definition(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
-    """Yield changes that move a line into a new definition and add a call of this definition."""
+    """Yield changes for a word that can be used only in a definition.
+
+    They replace `[char]`, move the line into a new definition and call it, or remove a `;`.
+    """
     text = lines[line - 1]
     if re.search(r"(?<!\S)\[char\](?!\S)", text):
         yield ProgramChange(line, line, text.replace("[char]", "char"))
@@ -292,7 +301,7 @@ def _reset_buffer(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramCh
 
 
 def _load_library(lines: Sequence[str], _: int, message: str) -> Iterator[ProgramChange]:
-    """Yield the change that loads a library at the beginning of the program."""
+    """Yield the change that loads the library that the message names at the beginning of the program."""
     found = re.search(r"the library (\w+)", message)
     if found is not None:
         yield ProgramChange(1, 1, f"require lib/{found[1]}.fs\n{lines[0]}")

@@ -33,7 +33,7 @@ _NAMES = {"word": "", "source": "", "line": ""}
 def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]:
     """Return the documents of all folders in the given order, sorted by file name in each folder.
 
-    Raises: ConfigError ``fifth.tables``, if a folder or file can't be read.
+    Raises: ConfigError ``fifth.tables``, if a folder or file can't be read, or a section is unknown.
     """
     read: list[tuple[Path, Mapping[str, Any]]] = []
     for folder in folders:
@@ -57,7 +57,7 @@ def add_operator_documents(
 ) -> None:
     """Add the operators' documents to those of the package, which the call changes in place.
 
-    Raises: ConfigError ``fifth.tables``, with the name of the file.
+    Raises: ConfigError ``fifth.tables``, with the name of the file, if an entry is invalid or already exists.
     """
     for path, document in read_tables(folders):
         for library, brings in document.get("libraries", {}).items():
@@ -87,7 +87,10 @@ def add_operator_documents(
 
 
 def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse an operator's rule that is incomplete, invalid or already defined."""
+    """Check that an operator's rule is complete, valid and new.
+
+    Raises: ConfigError ``fifth.tables``, if it isn't.
+    """
     for key in _NEEDED:
         _require_valid(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]
@@ -108,7 +111,10 @@ def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
 def _check_profile(
     path: Path, kind: str, entry: Mapping[str, Any], keys: tuple[str, ...], known: set[str]
 ) -> None:
-    """Refuse a profile or task with unknown names, or with a value that isn't a list of strings."""
+    """Check that a profile or task has only known names and lists of strings.
+
+    Raises: ConfigError ``fifth.tables``, if it hasn't.
+    """
     _require_valid(
         path,
         set(entry) <= set(keys) and entry.get("match"),

@@ -124,7 +124,10 @@ def describe_request_context(context: FifthContext) -> list[PromptContext]:
 
 
 def describe_loaded_libraries(libraries: Sequence[str]) -> list[PromptContext]:
-    """Return the libraries that a program can use without `require`."""
+    """Return the libraries that a program can use without `require`, as context for a prompt.
+
+    The result is empty if no library is loaded.
+    """
     return [PromptContext(title="loaded libraries", text=", ".join(libraries))] if libraries else []
 
 
@@ -242,7 +245,7 @@ class FifthKind(Kind[FifthPayload]):
         )
 
     def use_tables(self, folders: Sequence[Path]) -> None:
-        """Add an operator's rules and words. Raises: ConfigError ``fifth.tables``."""
+        """Add an operator's rules and words. Raises: ConfigError ``fifth.tables``, if a table is invalid."""
         add_language_folders(folders)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
@@ -250,7 +253,10 @@ class FifthKind(Kind[FifthPayload]):
         return payload.model_copy(update={"code": extract_program(payload.code)})
 
     def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
-        """Plan one run in gforth for each case or, without cases, a single run if `execute` is set."""
+        """Plan one run in gforth for each case or, without cases, a single run if `execute` is set.
+
+        Otherwise, return None.
+        """
         arguments = {
             "argv": [GFORTH, _PRELUDE_FILE, _LIBRARIES_FILE, PROGRAM_FILE, "-e", "bye"],
             "env": {"FIFTH_HOME": _LIBRARY_HOME},
@@ -284,7 +290,10 @@ class FifthKind(Kind[FifthPayload]):
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Return the retry context: the findings, and reminders about the broken rules."""
+        """Return the retry context: the findings, and reminders about the broken rules.
+
+        The policy isn't used.
+        """
         stressed = judging.build_feedback(findings, get_language())["add_emphasis"]
         reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []
         ran = stage in self.runtime_stages

@@ -24,7 +24,7 @@ class WalkScope(Protocol):
     known: dict[str, FifthWord]
 
     def is_number_in_base(self, word: str) -> bool:
-        """Return whether a word is a number in the current base."""
+        """Return whether a word is a number in another base, if the base can have changed."""
         ...
 
     def record_unknown(self, token: Token, before: str) -> None:
@@ -103,7 +103,9 @@ class Walk:
         self.parses = 0
         """Number of source words that the definition reads when it runs."""
         self.defines = False
-        """Whether it defines words with them; `child` is the effect of those words, if known."""
+        """Whether the definition defines words with these source words; `child` is the effect of those words,
+        if known.
+        """
         self.child: StackEffect | None = None
         self._scope = scope
         self._report = report
@@ -149,7 +151,10 @@ class Walk:
     def _build_initial_cells(
         self, opener: Token | None, *, traced: bool, placed: bool
     ) -> tuple[list[Cell], int | None]:
-        """Return the initial cells, and the number of further cells that can be below them."""
+        """Return the initial cells, and the number of further cells that can be below them.
+
+        None means any number.
+        """
         if opener is None:
             return [], 0
         if self.declared is None:
@@ -211,7 +216,10 @@ class Walk:
                 self._apply_word(word, token)
 
     def _apply_word(self, word: FifthWord, token: Token) -> None:
-        """Apply a word's effect to the stack and to the tracked strings."""
+        """Apply a word's effect to the stack and to the tracked strings.
+
+        After a word with an unknown effect, the depth is unknown.
+        """
         if word.effect is None:
             self.flow.apply_word(word, token, [])
             self.state.forget_depth()
@@ -302,7 +310,10 @@ class Walk:
         self._at += 1
 
     def _summarize_ends(self) -> WalkResult:
-        """Return the effect that all ends of the definition share, or an inexact result."""
+        """Return the effect that all ends of the definition share. If they differ, report that.
+
+        If they differ or aren't known exactly, return an inexact result.
+        """
         ends = self.control.leaving
         if not ends or self.control.broken:
             return _NOTHING

@@ -113,7 +113,7 @@ class EditorSession:
         self._publish(uri, [])
 
     def fixes(self, uri: str, wanted: Any) -> list[Any]:
-        """Return the certain edits for the findings in a range whose text hasn't changed."""
+        """Return the certain edits for findings in a range whose text hasn't changed, or an empty list."""
         document = self._server.workspace.text_documents.get(uri)
         found = [each for each in self._found.get(uri, ()) if each.edits]
         if document is None or not found:
@@ -188,7 +188,10 @@ class EditorSession:
             await self.check(uri)
 
     async def check(self, uri: str) -> None:
-        """Run the static stages after a short pause in typing, and publish the resulting findings."""
+        """Run the static stages after a short pause in typing, and publish the resulting findings.
+
+        Do nothing if the text changes meanwhile, or if the daemon can't check without running.
+        """
         self._typed[uri] += 1
         typed = self._typed[uri]
         await asyncio.sleep(PAUSE_S)
@@ -318,7 +321,7 @@ def _uri_to_path(uri: str) -> Path:
 def _find_subject(path: Path, read: ReadText) -> ValidationSubject | None:
     """Return the file or folder to validate for a file, or None if no project declares the file.
 
-    Raises: RequestError.
+    Raises: RequestError, if the project or one of its files can't be used.
     """
     project = find_project(path.parent)
     table = None if project is None else project.find_file_table(path)

@@ -150,7 +150,10 @@ async def show(call: ToolCall, arguments: ShowArguments) -> AttemptAnswer | Page
 
 
 async def logs(call: ToolCall, arguments: LogsArguments) -> PageAnswer:
-    """Show the output of the submitted code."""
+    """Show the output of the submitted code.
+
+    Raises: RequestError ``logs.not_yet``, if the attempt hasn't finished.
+    """
     attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
     if attempt["state"] != "finished":
         raise RequestError(
@@ -223,7 +226,7 @@ async def kinds(call: ToolCall, arguments: KindsArguments) -> KindsAnswer:
 
 
 async def load_payload(daemon: DaemonConnection, attempt: Document) -> object:
-    """Return the submitted payload of an attempt. Raises: RequestError ``bundle.none``."""
+    """Return the submitted payload of an attempt. Raises: RequestError ``bundle.none``, without a bundle."""
     name = next((each["name"] for each in attempt["artifacts"] if each["name"].startswith(SUBMISSION)), None)
     if name is None:
         message = f"{attempt['id']} is {attempt['state']} and has no bundle; try again when it is finished"
@@ -263,7 +266,7 @@ async def _wait_for_chain(call: ToolCall, course: LongOperation, wait_s: float) 
 
 
 def _build_entries_page(arguments: ShowArguments, entries: list[Document]) -> PageAnswer:
-    """Return as many complete entries as fit into an answer, but at least one entry."""
+    """Return a page of as many complete entries as fit into an answer, but at least one if any is left."""
     texts: list[str] = []
     for entry in entries[arguments.first - 1 :]:
         text = escape_and_truncate(json.dumps(entry, ensure_ascii=False), ENTRY_CHARS)

@@ -202,7 +202,10 @@ def escape_and_truncate_or_none(text: object, most: int) -> str | None:
 
 
 def build_within_limit(build: Callable[[AnswerLimits], T]) -> T:
-    """Build an answer with decreasing content until its size is at most `ANSWER_CHARS`."""
+    """Build an answer with decreasing content until its size is at most `ANSWER_CHARS`.
+
+    After `HALVINGS` tries, return the last answer even if it is larger.
+    """
     room = AnswerLimits()
     for _ in range(HALVINGS):
         answer = build(room)

@@ -269,7 +269,10 @@ async def iter_resources(daemon: DaemonConnection) -> AsyncIterator[Resource]:
 
 
 async def read_resource(daemon: DaemonConnection, uri: str) -> TextResourceContents | BlobResourceContents:
-    """Return the resource at an address. Raises: MCPError, for an unknown address; ClientError."""
+    """Return the resource at an address.
+
+    Raises: MCPError, if it doesn't exist; RequestError ``resource.too_large``; ClientError.
+    """
     parts = [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else []
     try:
         match parts:

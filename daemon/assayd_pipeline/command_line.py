@@ -33,7 +33,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
     ``schema.sql`` is the schema; ``*.db`` and ``*.sqlite`` are the database. Other files keep their folder;
     files without a folder are placed in ``data/``.
 
-    Raises: RequestError ``request.options``.
+    Raises: RequestError ``request.options``, for an unsupported option; ``request.files``, for two databases.
     """
     if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
         message = "a pipeline accepts only files, --option pipeline_id=ID and --sample-rows"

@@ -98,7 +98,7 @@ class ErrorSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifiedError:
-    """The class of an error, the line from which the class was inferred, and the remedy."""
+    """The class of an error, the line from which the class was inferred (or None), and the remedy."""
 
     error_class: ErrorClass
     line: str | None
@@ -267,7 +267,7 @@ _RULES = (
 
 
 def classify_error(text: str, *, program: ErrorSource, timed_out: bool = False) -> ClassifiedError:
-    """Return the class of an error.
+    """Return the class of an error, or `UNKNOWN` if no rule matches its text.
 
     Args:
         text: the step's standard error, or SQLite's message, which can be any text.
@@ -285,7 +285,10 @@ def classify_error(text: str, *, program: ErrorSource, timed_out: bool = False) 
 
 
 def find_last_error_line(text: str) -> str:
-    """Return the last line of an error message that isn't a usage message, or an empty string."""
+    """Return the last line of an error message that isn't a usage message, or an empty string.
+
+    A line that begins with a program's name takes precedence.
+    """
     lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
     told = [line for line in lines if line and not _USAGE.match(line)]
     named = [line for line in told if _NAMED.match(line)]
@@ -298,7 +301,7 @@ def _build_classified(error_class: ErrorClass, line: str | None) -> ClassifiedEr
 
 
 def suggest_for_silent_failure(content: str) -> tuple[str, int | None]:
-    """Return the advice for a bash step that failed without output, with the likely line if known."""
+    """Return the advice for a bash step that failed without output, and the likely line or None."""
     named = [
         (number, found[1])
         for number, line in enumerate(content.split("\n"), 1)
@@ -322,7 +325,10 @@ def suggest_for_silent_failure(content: str) -> tuple[str, int | None]:
 
 
 def _find_awk_field(content: str) -> tuple[int, str] | None:
-    """Return the line and name of a shell variable that a single-quoted awk program uses like a field."""
+    """Return the line and name of a shell variable that a single-quoted awk program uses like a field.
+
+    Return None if no program does so.
+    """
     lines = content.split("\n")[:_MAX_LINES]
     names = {found[1] for line in lines if (found := _ASSIGNED.match(line)) is not None}
     for number, line in enumerate(lines, 1):
@@ -375,7 +381,7 @@ def suggest_submitted_files(message: str, files: Iterable[str]) -> str | None:
 
 
 def find_steps_with_path(message: str, texts: Sequence[str]) -> list[int]:
-    """Return the numbers of the steps that contain the path which a message reports as missing."""
+    """Return the numbers of the steps with the path that a message reports as missing, or an empty list."""
     found = _PATH.search(message)
     if found is None:
         return []

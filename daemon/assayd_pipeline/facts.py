@@ -103,7 +103,11 @@ class Expected(DataFacts):
 
 
 def read_file_facts(path: str, content: bytes) -> Facts:
-    """Return the facts of a file in linear time. The types are inferred from the first rows."""
+    """Return the facts of a file in linear time.
+
+    A CSV or TSV file has columns, whose types are inferred from the first rows; other files of lines have
+    only a number of rows. `rows` of any other file is 0 if the file is empty, otherwise None.
+    """
     if not path.endswith(LINES):
         return Facts(rows=None if content.strip() else 0)
     if not path.endswith((".csv", ".tsv")):
@@ -157,7 +161,7 @@ def _compare_inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[
 
 
 def iter_result_findings(expected: Expected | None, now: DataFacts) -> Iterator[Finding]:
-    """Yield the differences between the results of a run and those of an earlier run."""
+    """Yield the differences between the results of a run and those of an earlier run, if there is one."""
     if expected is not None:
         yield from islice(_compare_results(expected, now), _FINDINGS)
 

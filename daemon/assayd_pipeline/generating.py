@@ -1,6 +1,4 @@
-"""The prompts for writing and for repairing a pipeline.
-
-Defines the request for writing a pipeline, and the instructions for steps in a prompt.
+"""Defines the prompts for writing and for repairing a pipeline.
 
 The instructions cover only the types of steps to write, so a SQL step gets no rules for bash.
 """
@@ -137,7 +135,10 @@ _RARE = frozenset({
 
 
 def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return a policy without the allowed commands that steps rarely use, for use in a prompt."""
+    """Return a policy for use in a prompt, without the allowed commands that steps rarely use.
+
+    `curl` is also omitted if no host is allowed.
+    """
     unreachable = frozenset() if policy.network.hosts else frozenset({"curl"})
     allowed = policy.commands.allowed - _RARE - unreachable
     return replace(policy, commands=replace(policy.commands, allowed=allowed))
@@ -218,7 +219,10 @@ def iter_numbered_steps(submitted: PipelinePayload) -> Iterator[StepText]:
 
 
 def find_faulty_step(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText:
-    """Return the step of the first error, whose message begins with the step's name."""
+    """Return the step whose name begins the message of the first error with such a name.
+
+    Without such an error, return the first step or, without steps, an empty step.
+    """
     steps = list(iter_numbered_steps(submitted))
     for finding in list_errors(report):
         for step in steps:

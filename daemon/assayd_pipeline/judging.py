@@ -1,7 +1,5 @@
 """Judges the run of a pipeline, one case per step, and explains the first failure and its error messages.
 
-Judges the run of a pipeline by one case per step, and determines the reason of the first failure.
-
 The error of a step with a nonzero exit code is classified by its standard error (in `errors`); every other
 failure has a specific cause.
 
@@ -138,7 +136,7 @@ def explain_message(said: str, content: str) -> ExplainedMessage:
 
 
 def _explain_misspelt_file(said: str, lines: list[str]) -> ExplainedMessage | None:
-    """Return the remedy for a missing file whose name is similar to another path in the step."""
+    """Return the remedy for a missing file whose name is similar to another path in the step, or None."""
     missing = _MISSING.search(said)
     if missing is None or sum(map(len, lines)) > _MAX_CHARS:
         return None
@@ -156,7 +154,7 @@ def _explain_misspelt_file(said: str, lines: list[str]) -> ExplainedMessage | No
 
 
 def _explain_misspelt_variable(said: str, lines: list[str], at: int | None) -> ExplainedMessage | None:
-    """Return the remedy for an unbound variable whose name is similar to an assigned variable."""
+    """Return the remedy for an unbound variable with a name similar to an assigned variable's, or None."""
     unbound = _UNBOUND.search(said)
     if unbound is None or sum(map(len, lines)) > _MAX_CHARS:
         return None
@@ -173,7 +171,7 @@ _ASSIGNED = re.compile(r"(?:^|[\s;&|(])([A-Za-z_]\w{2,60})=")
 
 
 def _find_intended_path(missing: PurePosixPath, others: Iterable[PurePosixPath]) -> str | None:
-    """Return a path with the same name in another folder, or with a similar name in the same folder."""
+    """Return a path with the same name in another folder or a similar name in the same folder, or None."""
     known = list(others)
     moved = [str(path) for path in known if path.name == missing.name]
     stems = {path.stem: str(path) for path in known if path.parent == missing.parent}
@@ -226,7 +224,7 @@ def _correct_line(
 
 
 def _find_line(said: str, lines: list[str]) -> int | None:
-    """Return the line that bash reports, or the only line that calls the program of a message."""
+    """Return the line that bash reports or the only line that calls a message's program, or None."""
     named = _AT_LINE.match(said)
     if named is not None:
         return int(named[1]) if int(named[1]) <= len(lines) else None
@@ -387,7 +385,7 @@ def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> Judged
 
 
 def _judge_abnormal_exit(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
-    """Return the case and the finding of a failure with a specific cause.
+    """Return the case and the finding of a failure with a specific cause, or only the case without a finding.
 
     For a timeout, the advice is about the text of the step.
     """
@@ -469,7 +467,7 @@ def iter_database_findings(database: Database, unit: UnitResult | None) -> Itera
 
 
 def judge_outputs(result: RunResult) -> Iterator[Finding]:
-    """Yield findings about changed files that are incomplete, because partial results are rejected."""
+    """Yield findings about changed files that weren't kept or are truncated: partial results are rejected."""
     cut = [f"{output.name!a} is too large" for output in result.outputs if output.truncated]
     for reason in (*result.outputs_dropped, *cut)[:10]:
         yield Finding(

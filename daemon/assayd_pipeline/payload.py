@@ -24,7 +24,7 @@ from assayd_pipeline.facts import Expected
 from assayd_pipeline.shell.parse.source import normalize_script
 
 MAX_STEPS = 100
-"""Source: docs/operating/configure.md."""
+"""Maximum number of steps in a pipeline, as documented in docs/operating/configure.md."""
 MOST_NAME_CHARS = 64
 
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]

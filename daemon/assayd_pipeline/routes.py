@@ -186,7 +186,10 @@ class PipelineRunPageDocument(BaseDocument):
 
 
 class JudgedReport:
-    """The facts and findings in an attempt's report with which runs are compared."""
+    """The facts and findings in an attempt's report with which runs are compared.
+
+    `facts` and `steps` (the steps' digest) are None if the report doesn't contain them.
+    """
 
     def __init__(self, report: bytes) -> None:
         document = json.loads(report) or {}
@@ -205,7 +208,7 @@ class JudgedReport:
         return (finding for finding in self.findings if finding["rule"].startswith("data."))
 
     def shown(self) -> list[RunFindingDocument]:
-        """Return the errors and the findings about data, for the history."""
+        """Return the errors and the findings about data for the history, at most `MOST_FINDINGS`."""
         about_data = list(self._iter_data_findings())
         found = [each for each in self.findings if each["severity"] == "error" or each in about_data]
         return [
@@ -309,7 +312,7 @@ def _map_row_counts(group: Mapping[str, Facts]) -> dict[str, int | None]:
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 LOOKED_BACK = 20
-"""Runs to search for the last one without a finding about its data."""
+"""Number of recent runs in which to search for the last one without a finding about its data."""
 RUN_BODY = answers.describe_request_body(PipelineRunBody)
 
 
@@ -388,7 +391,10 @@ async def list_pipeline_runs(
 
 
 async def _get_entry(call: Call, name: str, version: int | None) -> LibraryEntry:
-    """Return an entry of the caller's library. Raises: RequestError ``not_found``, ``invalid``."""
+    """Return an entry of the caller's library, by default its newest version.
+
+    Raises: RequestError ``not_found``, if it doesn't exist; ``invalid``, if it isn't a pipeline.
+    """
     own = call.caller.peer.uid
     if version is None:
         history = await call.library.list_versions(own, name)

@@ -129,7 +129,7 @@ def iter_suspicions(payload: PipelinePayload, number: int, content: str) -> Iter
 
 
 def find_refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
-    """Return, for each step, the first statement that SQLite would reject, with the reason."""
+    """Return each step's first statement that SQLite would reject, if the rejection can be explained."""
     found: list[Refusal] = []
     for number, step in enumerate(payload.steps, 1):
         tables = prepare_tables_before(payload, number) if step.type == "sql" else None
@@ -164,7 +164,7 @@ def _build_refusal(
 
 
 def _split_statements(content: str) -> Iterator[tuple[int, str]]:
-    """Yield the statements with their offsets, or nothing if the text can't be split."""
+    """Yield the statements with their offsets, except very long ones; nothing if the text can't be split."""
     for statement in split_sql(content).statements[:_MAX_STATEMENTS]:
         start, end = statement.tokens[0].start, statement.tokens[-1].end
         if end - start <= MOST_CHARS:
@@ -198,7 +198,7 @@ def _add_explanation(
 
 
 def _find_statement(content: str, finding: Finding) -> tuple[int, str]:
-    """Return the statement at the position of a finding, or the whole text if it can't be split."""
+    """Return the statement at a finding's position with its offset, or the whole text if there is none."""
     lines = content.split("\n")
     line = min(finding.line or 1, len(lines))
     at = sum(len(one) + 1 for one in lines[: line - 1]) + (finding.column or 1) - 1

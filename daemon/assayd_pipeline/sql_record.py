@@ -47,7 +47,7 @@ class SqlCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlFailure:
-    """The error of a statement: its position, SQLite's message, and the counts before it."""
+    """The error of a statement: its position (None if unknown), SQLite's message, and earlier counts."""
 
     ran: SqlCounts
     message: str
@@ -129,7 +129,10 @@ def _parse_tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
 
 
 def _parse_names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:
-    """Return the tables that existed when the statement failed, each with its columns."""
+    """Return the tables that existed when the statement failed, each with its columns.
+
+    Malformed entries are skipped.
+    """
     given = fields.get("names")
     if not isinstance(given, dict):
         return {}

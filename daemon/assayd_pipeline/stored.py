@@ -132,7 +132,11 @@ class PipelineStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRun:
-    """A step that was run or rejected. `exit_code` is None if the step was killed or rejected."""
+    """A step that was run or rejected.
+
+    `run_time` is the time of the start, or None if the step was rejected. `exit_code` is None if the step was
+    killed or rejected.
+    """
 
     pipeline_id: str
     step_id: int | None
@@ -219,7 +223,7 @@ class PipelineReader:
     async def complete(
         self, submission: Submission, uid: int, *, from_gateway: bool = False
     ) -> Mapping[str, object] | None:
-        """Return the steps of the referenced pipeline, or None if the payload has steps.
+        """Return the steps of the referenced pipeline, or None if the payload has steps or names no pipeline.
 
         A node's daemon doesn't have the pipelines of its gateway, so it accepts an unknown pipeline with
         steps from the gateway.
@@ -390,7 +394,10 @@ class PipelineRecorder:
         events: Sequence[AttemptEvent],
         refusals: Sequence[str],
     ) -> None:
-        """Record the status of the pipeline, and the steps that ran or were rejected."""
+        """Record the status of the pipeline, and the steps that ran or were rejected.
+
+        Do nothing if the attempt belongs to no pipeline.
+        """
         pipeline_id = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.id}).scalar()
         if pipeline_id is None:
             return
@@ -450,7 +457,7 @@ def _determine_pipeline_status(connection: Connection, attempt: Attempt, pipelin
 
 
 def _list_refused_steps(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[int, Case]]:
-    """Return the steps that static stages rejected, with the reasons in place of standard error."""
+    """Return the steps that static stages rejected, with the reasons in place of standard error, or []."""
     found = []
     for number, name in sorted(names.items()):
         label = f"{format_step_label(number, name)}: "
@@ -461,7 +468,10 @@ def _list_refused_steps(names: Mapping[int, str], refusals: Sequence[str]) -> li
 
 
 def _find_step_start_times(events: Sequence[AttemptEvent], steps: int) -> Mapping[int, int]:
-    """Return the start time of each step by its number, ignoring units before the first step."""
+    """Return the start time of each step by its number, in microseconds since the epoch.
+
+    Units before the first step are ignored.
+    """
     started: dict[int, int] = {}
     for event in events:
         index, total = event.body.get("index"), event.body.get("total")

@@ -193,7 +193,10 @@ class PipelineKind(Kind[PipelinePayload]):
         )
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
-        """Return the payload with normalized steps, predicted rejections and facts about files."""
+        """Return the payload with normalized steps, predicted rejections and facts about files.
+
+        Return the payload itself if there is nothing to add.
+        """
         cleaned = tuple(
             step.model_copy(update={"content": normalize_script(step.content)}) for step in payload.steps
         )
@@ -340,12 +343,18 @@ class PipelineKind(Kind[PipelinePayload]):
         return generating.describe_request_context(context, describe_tables(context.database))
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
-        """Return a payload with the steps of an answer."""
+        """Return a payload with the steps of an answer.
+
+        Raises: ValueError, if a step number doesn't exist.
+        """
         return generating.add_proposal(base, proposal)
 
 
 def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
-    """Add a similar path and the files of earlier steps to a finding about a missing file."""
+    """Add a similar path and the files of earlier steps to a finding about a missing file.
+
+    Return any other finding unchanged.
+    """
     if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
         return finding
     made = [output for output in result.outputs if output.name != DATABASE_OUTPUT]
@@ -366,7 +375,7 @@ def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunRes
 
 
 def _add_predicted_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
-    """Add the correct form for SQLite to a failure that was predicted before the run."""
+    """Add the correct form for SQLite to a finding, if its failure was predicted before the run."""
     one = next((one for one in known if one.step == number and one.matches_error(finding.message)), None)
     if one is None:
         return finding
@@ -423,7 +432,7 @@ def _check_syntax_and_paths(payload: PipelinePayload, policy: ExecutionPolicy) -
 
 
 def _read_input_facts(payload: PipelinePayload) -> dict[str, Facts]:
-    """Return the facts about the submitted files. Runs in an analysis worker."""
+    """Return the facts about at most `MAX_NAMES` submitted files. Runs in an analysis worker."""
     files = islice(payload.files.items(), MAX_NAMES)
     return {
         path: read_file_facts(path, decode_content(given)) for path, given in files if len(path) <= MOST_NAME
@@ -445,7 +454,7 @@ def _collect_facts(payload: PipelinePayload, judged: Sequence[JudgedStep], resul
 def _explain_sql_findings(
     payload: PipelinePayload, step: StepText, found: Sequence[Finding], policy: ExecutionPolicy
 ) -> Sequence[Finding]:
-    """Add the correct forms for SQLite to the findings about a SQL step."""
+    """Add the correct forms for SQLite to the findings about a SQL step, if there are any."""
     if not found:
         return ()
     tables = prepare_tables_before(payload, step.number)
@@ -486,7 +495,7 @@ def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Fi
 def _check_steps(
     submitted: PipelinePayload, check: Callable[[StepText], Sequence[Finding]]
 ) -> Sequence[Finding]:
-    """Check every step, and add the step's name to each finding."""
+    """Check every step, and add the step's name to each finding. Return at most `FINDINGS` findings."""
     found = (
         replace(
             finding,

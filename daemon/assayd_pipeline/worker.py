@@ -58,7 +58,7 @@ MAX_COLUMNS = 200
 MOST_VALUE_CHARS = 80
 _CHARS = 32 * 2**10
 _STEPS = 200_000
-"""Instructions of SQLite's virtual machine for all statements of one database."""
+"""Maximum number of instructions of SQLite's virtual machine for all statements of one database."""
 _MAKING = ("CREATE", "ALTER", "DROP")
 _MAX_COLUMNS = 500
 _MAX_NAMES = 2000
@@ -100,6 +100,8 @@ def ask(
 ) -> ProgramAnswer:
     """Send text to a program, and return its exit status and its output, truncated at the limit.
 
+    A program that exceeds a limit is killed.
+
     Raises: OSError, if the program can't be started.
     """
     process = subprocess.Popen(
@@ -116,7 +118,7 @@ def ask(
 
 
 def _limit_cpu_time(pid: int, seconds: int) -> None:
-    """Set a kernel limit on a process's processor time, measured from the start of the process."""
+    """Set a kernel limit on a process's processor time, measured from its start, unless it has ended."""
     with suppress(ProcessLookupError):
         hard = resource.prlimit(pid, resource.RLIMIT_CPU)[1]
         resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, hard))
@@ -140,7 +142,10 @@ def _run_with_limits(process: subprocess.Popen[bytes], text: bytes, limits: Prog
 
 
 def _send_and_receive(stdin: IO[bytes], stdout: IO[bytes], text: bytes, most: int) -> bytes:
-    """Write the text, which the program reads completely before it responds, and return the output."""
+    """Write the text, which the program reads completely before it responds, and return the output.
+
+    The output is cut after `most` + 1 bytes, so that the caller detects an output above the limit.
+    """
     try:
         stdin.write(text)
         stdin.close()
@@ -173,7 +178,10 @@ def parse_shell(text: str) -> ParseResult:
 
 @cache
 def _find_shfmt() -> str:
-    """Return the path of shfmt from the package shfmt-py or from PATH. Raises: AssaydError."""
+    """Return the path of shfmt from the package shfmt-py or from PATH.
+
+    Raises: AssaydError ``analysis.no_shfmt``, if shfmt isn't installed.
+    """
     folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     beside = (str(folder / "shfmt") for folder in folders if (folder / "shfmt").is_file())
     found = next(beside, None) or shutil.which("shfmt")
@@ -194,7 +202,7 @@ def find_shellcheck() -> str | None:
 def lint_shell(text: str) -> tuple[LinterComment, ...]:
     """Return ShellCheck's comments on a script.
 
-    The result is empty if ShellCheck isn't installed or the script is too large.
+    The result is empty if ShellCheck isn't installed or fails, or if the script is too large.
     """
     found, content = find_shellcheck(), text.encode("utf-8", "replace")
     if found is None or len(content) > TEXT_BYTES:
@@ -228,7 +236,10 @@ def _parse_comments(output: bytes) -> tuple[LinterComment, ...]:
 
 
 def describe_sqlite(content: bytes, rows: int = 0) -> str:
-    """Return a line for each table with its columns, types, keys and references, then its first rows."""
+    """Return a line for each table with its columns, types, keys and references, then its first rows.
+
+    Return ``no tables`` for an empty database, and the error in parentheses for an unreadable one.
+    """
     if not content:  # An empty file is an empty database, which can't be opened from memory.
         return "no tables"
     try:
@@ -304,7 +315,10 @@ class SqlitePreparer:
         return None
 
     def names(self, what: str) -> list[str]:
-        """Return the names of all ``table``, ``function`` or ``column`` objects, or of a table's columns."""
+        """Return the names of all ``table``, ``function`` or ``column`` objects, or of a table's columns.
+
+        For the latter, `what` is ``column of TABLE``. Return an empty list if the step limit is reached.
+        """
         table = what.removeprefix("column of ")
         query = _NAMES[what] if table == what else "SELECT name FROM pragma_table_info(?)"
         values = () if table == what else (table,)

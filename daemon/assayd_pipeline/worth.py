@@ -170,7 +170,7 @@ def _to_relative_path(path: str) -> str:
 
 
 def _find_unused_steps(steps: Sequence[StepText], texts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the steps that write only temporary files which later steps don't mention."""
+    """Yield the number and first path of each step that writes only temporary files unused by later steps."""
     for place, (step, text) in enumerate(zip(steps, texts, strict=True)):
         if step.program is not ErrorSource.BASH or _OTHER_WRITES.search(text):
             continue
@@ -272,7 +272,10 @@ def _build_quality_finding(name: str, step: StepText, message: str, hint: str, l
 
 
 def iter_ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> Iterator[Finding]:
-    """Yield a finding for each error message that a bash step printed although it passed."""
+    """Yield a finding for each error message that a bash step printed although it passed, up to a limit.
+
+    Yield nothing for a SQL step, or if the level is off.
+    """
     level = level or IgnoredErrors.WARNING
     if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
         return
@@ -284,7 +287,7 @@ def iter_ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None
 
 
 def _is_program_output(said: str, content: str) -> bool:
-    """Return whether bash or a called program probably printed a line."""
+    """Return whether bash or a called program probably printed a line that isn't a harmless warning."""
     source = _SOURCE.match(said)
     if source is None or _HARMLESS.search(said):
         return False

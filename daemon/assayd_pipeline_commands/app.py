@@ -190,9 +190,9 @@ def history(
 
 
 def _find_attempt(client: PlainClient, said: str) -> tuple[str, str | None]:
-    """Return the attempt, and its approved name if the caller specified this name.
+    """Return the attempt's id, and its approved name if the caller specified this name, otherwise None.
 
-    Raises: NotFound; RequestError.
+    Raises: NotFound, if no attempt matches; RequestError, if the reference is ambiguous or malformed.
     """
     from assayd_client import NotFound
     from assayd_client.cli.ids import LAST

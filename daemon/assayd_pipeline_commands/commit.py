@@ -52,7 +52,10 @@ FILES = "files/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """The inputs and results of an attempt. `base_database` is None if it started without a database."""
+    """The inputs and results of an attempt.
+
+    `base_database` is None if the attempt started without a database, `new_database` if it left none.
+    """
 
     attempt_id: str
     base_files: Mapping[str, bytes]
@@ -84,7 +87,8 @@ class _CommitPlan:
 def fetch_result(client: PlainClient, attempt_id: str) -> CommitResult:
     """Fetch the inputs and results of an attempt.
 
-    Raises: RequestError ``commit.refused``; StoreError ``artifact.damaged``.
+    Raises: RequestError ``commit.refused``, if the attempt can't be committed; StoreError
+    ``artifact.damaged``, if an artifact differs from the daemon's record.
     """
     attempt = client.attempt(attempt_id)
     if attempt["kind"] != "pipeline":
@@ -124,7 +128,7 @@ def apply_result(
     *,
     name: str | None = None,
 ) -> list[str]:
-    """Apply a result, and return a line for each completed step.
+    """Apply a result, and return a line for each completed step (none if all were done before).
 
     Args:
         result: the return value of `fetch_result`.
@@ -156,7 +160,8 @@ def apply_result(
 def preview_commit(result: CommitResult, database: Path, directory: Path | None) -> list[str]:
     """Return a line for each step of `apply_result`, and for each table that would change.
 
-    Raises: RequestError ``commit.refused``; StoreError ``commit.failed``.
+    Return ``nothing to do`` as the only line if no step remains. Raises: RequestError ``commit.refused``, if
+    the commit would be refused; StoreError ``commit.failed``.
     """
     database = database.resolve()
     with translate_errors(database, "commit"), _lock_and_plan(result, database, directory, None) as plan:
@@ -244,7 +249,8 @@ def _close_interrupted(plan: _CommitPlan, database: Path) -> None:
 def _list_changes(result: CommitResult, directory: Path | None) -> list[_FileChange]:
     """Return all submitted or changed files, each with its old and its new content.
 
-    Raises: RequestError ``commit.refused``.
+    Return an empty list if no folder is given and no file was changed. Raises: RequestError
+    ``commit.refused``, if a changed file needs a folder, or is outside it.
     """
     if directory is None:
         if result.new_files:
@@ -293,7 +299,10 @@ def _write_staged_files(result: CommitResult, due: Sequence[_FileChange]) -> Non
 
 
 def _rename_into_place(result: CommitResult, due: Sequence[_FileChange], checkpoint: Checkpoint) -> list[str]:
-    """Rename each new file to its final path. The backup keeps the old content."""
+    """Rename each new file to its final path, and return a line per file.
+
+    The backup keeps the old content.
+    """
     told = []
     for change in due:
         rename_durably(build_auxiliary_path(change.path, result.attempt_id, "new"), change.path)

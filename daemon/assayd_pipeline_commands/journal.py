@@ -59,7 +59,7 @@ _TABLES = (
 def lock_database(database: Path) -> Iterator[sqlite3.Connection]:
     """Open a database and lock it against other readers and writers.
 
-    Raises: RequestError ``commit.refused``.
+    Raises: RequestError ``commit.refused``, if the database doesn't exist or can't be locked.
     """
     if not database.is_file():
         raise refusal_error(f"{database} doesn't exist, or was deleted after the submission")
@@ -130,12 +130,15 @@ def resolve_inside_folder(root: Path, name: str) -> Path:
 
 
 def describe_hidden_file(name: str) -> str:
-    """Return a note for a hidden file, which doesn't appear in listings of its folder."""
+    """Return a note if a file is hidden, so that listings don't show it, or an empty string if it isn't."""
     return " (hidden)" if any(part.startswith(".") for part in PurePosixPath(name).parts) else ""
 
 
 def read_regular_file(path: Path) -> bytes:
-    """Return the content of a regular file. A link isn't followed. Raises: RequestError, OSError."""
+    """Return the content of a regular file. A link isn't followed.
+
+    Raises: RequestError ``commit.refused``, if it isn't a regular file; OSError, if it can't be read.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -152,7 +155,7 @@ def read_if_exists(path: Path) -> bytes | None:
 
 
 def write_atomically(path: Path, content: bytes, *, like: Path | None = None) -> None:
-    """Write a file durably and atomically, with the permissions of another file."""
+    """Write a file durably and atomically, with the permissions of `like` if it exists, otherwise 0600."""
     draft = path.with_name(f"{path.name}.draft")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -188,7 +191,7 @@ def refusal_error(why: str) -> RequestError:
 
 @contextmanager
 def translate_errors(database: Path, action: str) -> Iterator[None]:
-    """Translate errors of SQLite and the file system into StoreError ``commit.failed``."""
+    """Raise StoreError ``commit.failed`` in place of an error of SQLite or the file system in the body."""
     try:
         yield
     except sqlite3.Error as problem:
@@ -268,7 +271,10 @@ class Journal:
 
 @contextmanager
 def open_journal(database: Path) -> Iterator[Journal]:
-    """Open a database's journal with an exclusive lock. Raises: RequestError ``commit.refused``."""
+    """Open a database's journal with an exclusive lock, and create it if it doesn't exist.
+
+    Raises: RequestError ``commit.refused``, if another commit or rollback holds the lock.
+    """
     path = database.with_name(database.name + SUFFIX)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
@@ -359,7 +365,7 @@ def _require_optional_text(value: object) -> str | None:
 
 
 def describe_differences(old: bytes, new: bytes) -> list[str]:
-    """Return a line for each table in which two states of a database differ."""
+    """Return a line for each table in which two states of a database differ, or a line with the error."""
     try:
         with _open_both_databases(old, new) as connection:
             return _list_differences(connection)

@@ -43,7 +43,7 @@ KEPT = "rolled-back"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RestoreStep:
-    """An object to restore, with its location, former content (None if missing) and current content."""
+    """An object to restore, with its location, former content and current content (None if missing)."""
 
     path: Path
     name: str
@@ -97,7 +97,7 @@ def roll_back_commit(
 def preview_rollback(
     reference: str, database: Path, directory: Path | None, *, force: bool = False
 ) -> list[str]:
-    """Return a line for each step of `roll_back_commit`. Raises: the errors of `roll_back_commit`."""
+    """Return a line for each step of `roll_back_commit`, or ``nothing to do``. Raises: the same errors."""
     database = database.resolve()
     with (
         translate_errors(database, "rollback"),
@@ -142,7 +142,10 @@ def _lock_and_plan(
 
 
 def _find_commit(records: Sequence[JournalRecord], reference: str, database: Path) -> JournalRecord:
-    """Return the record of the commit to undo. Raises: RequestError ``commit.refused``."""
+    """Return the record of the commit to undo.
+
+    Raises: RequestError ``commit.refused``, if no commit exists or all are already rolled back.
+    """
     latest = {record.attempt_id: record for record in records if record.matches_reference(reference)}
     if not latest:
         raise refusal_error(f"the journal of {database} contains no commit of {plain(reference)}")
@@ -178,7 +181,10 @@ def _plan_database(  # noqa: PLR0913 - the facts about one database
     *,
     force: bool,
 ) -> _RestoreStep | None:
-    """Return the restore step of the database, or None if it already has its former content."""
+    """Return the restore step of the database, or None if it already has its former content.
+
+    Raises: RequestError ``commit.refused``, if it changed since the commit and `force` isn't set.
+    """
     current = connection.serialize() if connection is not None else read_if_exists(database)
     found = compute_content_digest(current) if current is not None else None
     if found == replaced.before:
@@ -199,7 +205,11 @@ def _plan_database(  # noqa: PLR0913 - the facts about one database
 def _plan_files(
     commit: JournalRecord, directory: Path | None, lost: list[str], *, force: bool
 ) -> list[_RestoreStep]:
-    """Return the restore steps of the files whose content differs from the former content."""
+    """Return the restore steps of the files whose content differs from the former content, or [].
+
+    Raises: RequestError ``commit.refused``, if a folder is missing, or a file changed since the commit and
+    `force` isn't set.
+    """
     if not commit.files:
         return []
     if directory is None:
@@ -226,7 +236,10 @@ def _plan_files(
 def _read_backup(
     path: Path, commit: JournalRecord, replaced: ReplacedObject, digest_of: Callable[[bytes], str]
 ) -> bytes | None:
-    """Return the content before a commit. Raises: RequestError, if the backup is missing or was changed."""
+    """Return the content before a commit, or None if the object didn't exist then.
+
+    Raises: RequestError ``commit.refused``, if the backup is missing or was changed.
+    """
     if replaced.before is None:
         return None
     backup = build_auxiliary_path(path, commit.attempt_id, "backup")
@@ -268,7 +281,7 @@ def _restore_or_remove_file(thing: _RestoreStep, attempt_id: str) -> str:
 
 
 def _back_up_current_content(thing: _RestoreStep, attempt_id: str) -> str:
-    """Save the current content as a backup, and return the name of the backup file."""
+    """Save the current content as a backup, and return the backup's name, or ``nothing`` without content."""
     kept = build_auxiliary_path(thing.path, attempt_id, KEPT)
     if thing.current is None:
         return "nothing"

@@ -93,7 +93,10 @@ class PipelineRunCommand:
         return submitted | {name: read_regular_file(path) for name, path in paths.items() if path.exists()}
 
     def _read_data_files(self) -> Mapping[str, object]:
-        """Return the data files keyed by their paths in the sandbox."""
+        """Return the data files keyed by their paths in the sandbox.
+
+        Raises: RequestError ``usage``, if two files have the same path.
+        """
         found: dict[str, object] = {}
         for said in self.files:
             name, equals, path = said.rpartition("=")
@@ -114,7 +117,10 @@ def _parse_range(text: str) -> Mapping[str, float]:
 
 
 def _copy_database(database: Path) -> bytes:
-    """Return the committed content of a database. Raises: RequestError ``file.unreadable``."""
+    """Return the committed content of a database.
+
+    Raises: RequestError ``file.unreadable``, if it can't be read or isn't a database.
+    """
     try:
         uri = f"{database.resolve(strict=True).as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:

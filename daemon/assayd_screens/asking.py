@@ -129,7 +129,7 @@ def list_unsupported_parts(takes: frozenset[str]) -> list[str]:
 
 
 def find_field_of_error(name: str | None) -> str | None:
-    """Return the id of the field to which an error refers.
+    """Return the id of the field to which an error refers, or None if it refers to no field.
 
     For example, the field of ``context.sample_paths.0`` is ``sample_path``.
     """

@@ -235,7 +235,7 @@ class WizardSession:
     def submit(self, outcome: ChainOutcome, texts: Mapping[str, str]) -> Chain:
         """Submit an edited submission for validation.
 
-        Raises: RequestError ``edit.unreadable``; ClientError.
+        Raises: RequestError ``edit.unreadable``, if the texts can't be parsed; ClientError.
         """
         before = outcome.submission or {}
         kept = {name: before[name] for name in PASSED_ON if before.get(name)}
@@ -317,7 +317,10 @@ def build_attempt_outcome(
     diff: str | None = None,
     generation_id: str | None = None,
 ) -> ChainOutcome:
-    """Return the outcome of a finished attempt. Raises: ClientError."""
+    """Return the outcome of an attempt, after waiting for its end; without an attempt, only the given facts.
+
+    Raises: ClientError, if a request fails.
+    """
     if attempt_id is None:
         return ChainOutcome(told=told, generation_id=generation_id)
     attempt = client.attempt(attempt_id)
@@ -356,7 +359,10 @@ def list_editable_texts(outcome: ChainOutcome) -> dict[str, str]:
 
 
 def read_steps(text: str) -> list[Document]:
-    """Parse steps in the format of `list_editable_texts`. Raises: RequestError ``edit.unreadable``."""
+    """Parse steps in the format of `list_editable_texts`.
+
+    Raises: RequestError ``edit.unreadable``, if the text doesn't begin with a step.
+    """
     before, *parts = _STEP_HEAD.split(text)
     stray = next((line for line in before.splitlines() if line.strip() and not line.startswith("#")), None)
     if stray is not None or not parts:

@@ -123,7 +123,10 @@ class OtelSpan:
     def add_finished_child(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
-        """Add a child span that has already ended. Its start isn't before the start of this span."""
+        """Add a child span that has already ended, if this span is recorded.
+
+        Its start isn't before the start of this span.
+        """
         if not self._span.is_recording():
             return
         ended_ns = time_ns() - int(ended_ago_s * _SECOND_NS)
@@ -132,7 +135,7 @@ class OtelSpan:
         self._start_child(name, began_ns, attributes)._end_at(max(began_ns, ended_ns))
 
     def end(self, error: str | None = None, ago_s: float = 0.0, /, **attributes: Attribute) -> None:
-        """End the span. If a code is passed, record an internal error with this code."""
+        """End the span, if it is recorded. If a code is passed, record an internal error with this code."""
         if not self._span.is_recording():
             return
         if error is not None:

@@ -38,7 +38,8 @@ def build_tracing(
 ) -> OtelTracing:
     """Build the tracing, which sends spans until the stack closes. `exporter` replaces OTLP in tests.
 
-    Raises: ConfigError ``tracing.endpoint``, ``tracing.headers``.
+    Raises: ConfigError ``tracing.endpoint``, if headers would be sent unencrypted to another host;
+    ``tracing.headers``, if the headers' file can't be used.
     """
     export = BoundedSpanProcessor(
         exporter or _build_otlp_exporter(settings),
@@ -95,7 +96,10 @@ def _is_secure_endpoint(endpoint: str) -> bool:
 
 
 def _read_headers(path: Path) -> dict[str, str]:
-    """Return the headers in a file that only its owner can read. The values are never shown."""
+    """Return the headers in a file that only its owner can read. The values are never shown.
+
+    Raises: ConfigError ``tracing.headers``, if the file can't be used.
+    """
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

@@ -98,7 +98,7 @@ def check_workflow(body: bytes) -> bytes:
 
 
 def check_plan(plan: WorkflowPlan) -> PlanReading:
-    """Return the plan with the types that its nodes declare, and the findings about its faults."""
+    """Return the plan with the types that its nodes declare, and at most `_MOST` findings."""
     nodes = {node.id: _parse_node_code(node) for node in plan.nodes}
     found = [
         *_check_references(plan),
@@ -126,7 +126,7 @@ class _DeclaredName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NodeCode:
-    """The parsed code of a node. `problem` is the reason if the code can't be parsed."""
+    """The parsed code of a node. `problem` is set if the code can't be parsed or doesn't declare a result."""
 
     node: WorkflowNode
     declared: Mapping[str, _DeclaredName]
@@ -178,7 +178,7 @@ def _read_declaration(
 
 
 def _find_element_types(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
-    """Return the types of the elements of a list, dict or similar type, if the annotation contains them."""
+    """Return the types of the elements of a list, dict or similar type, or `ANYTHING` if they are unknown."""
     if not isinstance(annotation, ast.Subscript):
         return frozenset({ANYTHING})
     outer = code_types.resolve_types(list_alternatives(annotation.value, aliases))
@@ -253,7 +253,7 @@ def _find_unused_nodes(plan: WorkflowPlan) -> Iterator[Finding]:
 
 
 def _check_sources(code: _NodeCode) -> Iterator[Finding]:
-    """Yield the findings about a node's code and about inputs without a source."""
+    """Yield the findings about a node's code, inputs without a source, and inputs that it doesn't declare."""
     node = code.node
     if code.problem is not None:
         yield code.problem
@@ -298,7 +298,7 @@ def _check_types(plan: WorkflowPlan, nodes: Mapping[str, _NodeCode]) -> Iterator
 def _check_edge(
     code: _NodeCode, name: str, source: ResultReference, wanted: _DeclaredName, result: _DeclaredName
 ) -> Iterator[Finding]:
-    """Yield the finding if a result's declared type doesn't fit the input that it is passed to."""
+    """Yield a finding if a result can't have the referenced path, or if its type doesn't fit the input."""
     if (wrong := _explain_invalid_path(source, result)) is not None:
         yield _workflow_finding(code.node, "workflow.path", wrong, wanted.line)
         return
@@ -352,7 +352,11 @@ def _explain_invalid_path(source: ResultReference, result: _DeclaredName) -> str
 
 
 def _format_position(node: WorkflowNode, line: int | None) -> str:
-    """Return a phrase for the position of a line of code: its line in the document, if that is known."""
+    """Return a phrase for a line of a node's code.
+
+    It contains the line in the document if that is known, otherwise the line in the code; without a line, it
+    contains only the node's id.
+    """
     if line is None:
         return f"node '{node.id}'"
     if node.code_line is not None:

@@ -93,7 +93,7 @@ class SizeBudget:
     used: int = 0
 
     def spend(self, size: int) -> None:
-        """Use some of the available bytes. Raises: ResultPartsTooLarge, if too few are left."""
+        """Add `size` bytes to the bytes used. Raises: ResultPartsTooLarge, if the sum exceeds the limit."""
         self.used += size
         if self.used > self.most:
             raise ResultPartsTooLarge(
@@ -104,9 +104,9 @@ class SizeBudget:
 def extract_texts(
     result: object, sources: Mapping[str, ResultReference], room: SizeBudget
 ) -> dict[str, bytes]:
-    """Return parts of one result as JSON text, with each part once.
+    """Return parts of one result as JSON text, keyed by name. Each part counts for each of its names.
 
-    Raises: MissingResultPart, ResultPartsTooLarge.
+    Raises: MissingResultPart, if a part doesn't exist; ResultPartsTooLarge, if `room` is exceeded.
     """
     written: dict[tuple[str, ...], bytes] = {}
     found: dict[str, bytes] = {}
@@ -181,7 +181,7 @@ def build_submission(
 
 
 def resolve_effective_policy(node: WorkflowNode, plan: WorkflowPlan) -> str:
-    """Return the effective policy of a node, which is its own policy or the workflow's policy."""
+    """Return the node's policy, or the workflow's policy if the node doesn't name one."""
     return node.policy or plan.policy
 
 
@@ -205,7 +205,7 @@ def _build_context(node: WorkflowNode, plan: WorkflowPlan, inputs: Mapping[str, 
 
 
 class ResultRemoved(Exception):
-    """An error raised if the attempt with the required result was removed."""
+    """An error raised if the attempt with the required result, or its bundle, was removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,9 +231,10 @@ class WorkflowRunParts:
     async def read_texts(
         self, workflow: Workflow, sources: Mapping[str, ResultReference], room: SizeBudget
     ) -> dict[str, bytes]:
-        """Return parts of results as JSON text. Only one result is held at a time.
+        """Return parts of results as JSON text, keyed by name. Only one result is held at a time.
 
-        Raises: MissingResultPart, ResultPartsTooLarge, ResultRemoved.
+        Raises: MissingResultPart, if a part doesn't exist; ResultPartsTooLarge, if `room` is exceeded;
+        ResultRemoved, if an attempt or its bundle was removed.
         """
         by_node: dict[str, dict[str, ResultReference]] = {}
         for name, source in sources.items():
@@ -295,7 +296,7 @@ class WorkflowRun:
             await self.abort(f"the workflow took longer than {self.plan.timeout_s:g} s")
 
     async def abort(self, why: str) -> None:
-        """End all unfinished nodes: cancel running attempts, and never run the other nodes."""
+        """End all unfinished nodes: cancel running attempts, and skip nodes that have no attempt."""
         if self._submitting:
             await asyncio.wait(self._submitting)
         for run in list(self.workflow.nodes.values()):
@@ -303,7 +304,10 @@ class WorkflowRun:
                 self._update_node_run(await self._abort_node(run, why))
 
     async def _abort_node(self, run: NodeRun, why: str) -> NodeRun:
-        """End an unfinished node with its attempt and repair, and return its final state."""
+        """End an unfinished node with its attempt and repair, and return its final state.
+
+        The state is validated if the attempt is validated, and skipped if the node has no attempt.
+        """
         parts, at = self.parts, self.parts.clock.now()
         known = await parts.jobs.get(run.attempt_id)
         if known is None:
@@ -351,7 +355,10 @@ class WorkflowRun:
             await self._record_node_end(replace(run, state=NodeState.ERROR, detail=str(trouble)))
 
     async def _run_node(self, node: WorkflowNode, run: NodeRun) -> NodeRun:
-        """Submit a node, and wait until it ends. Raises: the same errors as `_start_node`."""
+        """Submit a node unless its attempt exists, and wait for its end.
+
+        Raises: the errors of `_start_node`.
+        """
         known = await self.parts.jobs.get(run.attempt_id)
         if known is not None:
             run = replace(run, state=NodeState.RUNNING, input_digest=known.input_digest)
@@ -375,7 +382,7 @@ class WorkflowRun:
     async def _start_node(self, node: WorkflowNode, run: NodeRun) -> NodeRun:
         """Submit a node or reuse an earlier attempt, with limited concurrency, because inputs can be large.
 
-        Raises: MissingResultPart, ResultPartsTooLarge, ResultRemoved, AssaydError.
+        Raises: the errors of `WorkflowRunParts.read_texts`; AssaydError, if the submission is rejected.
         """
         parts, workflow = self.parts, self.workflow
         async with self._starting, parts.turns.hold(workflow.peer.uid, workflow.id, run.attempt_id):
@@ -395,7 +402,7 @@ class WorkflowRun:
         return run
 
     async def _build_submission(self, node: WorkflowNode) -> bytes:
-        """Build the submission of a node. Raises: MissingResultPart, ResultPartsTooLarge, ResultRemoved."""
+        """Build the submission of a node. Raises: the errors of `WorkflowRunParts.read_texts`."""
         room = SizeBudget(f"the inputs of node '{node.id}'", self.parts.inputs_bytes)
         inputs = await asyncio.to_thread(_encode_values, node.values, room)
         inputs |= await self.parts.read_texts(self.workflow, node.sources, room)
@@ -405,7 +412,7 @@ class WorkflowRun:
         )
 
     async def _is_reusable(self, attempt_id: str, submission: Submission) -> bool:
-        """Return whether an earlier verdict is trusted and enforced, and its policy is equal."""
+        """Return whether an attempt is validated, trusted, approvable and stored, with an equal policy."""
         before = await self.parts.jobs.get(attempt_id)
         if (
             before is None
@@ -428,7 +435,7 @@ class WorkflowRun:
         await asyncio.shield(task)
 
     async def _wait_for_verdict(self, attempt_id: str) -> Attempt:
-        """Wait for the verdict of an attempt. Raises: ResultRemoved."""
+        """Wait for an attempt's verdict, and return the attempt. Raises: ResultRemoved, if it was removed."""
         while True:
             finished = await self.parts.scheduler.wait(attempt_id, WAIT_S)
             attempt = finished.attempt if finished is not None else await self.parts.jobs.get(attempt_id)
@@ -440,7 +447,10 @@ class WorkflowRun:
                 await self.parts.sleep(LOOK_S)
 
     async def _wait_for_repair(self, run: NodeRun) -> NodeRun:
-        """Wait for the repair of a failed node. If a fix succeeds, it becomes the node's attempt."""
+        """Wait for the repair of a failed node.
+
+        If a fix succeeds, it becomes the node's attempt; otherwise the node fails.
+        """
         self._update_node_run(replace(run, state=NodeState.REPAIRING))
         while (repair := await self.parts.chains.repair_of(run.attempt_id)) is not None and not repair.ended:
             await self.parts.sleep(LOOK_S)
@@ -455,7 +465,7 @@ class WorkflowRun:
 async def load_outputs(workflow: Workflow, parts: WorkflowRunParts) -> dict[str, bytes]:
     """Return the outputs of a workflow as JSON texts.
 
-    Raises: MissingResultPart, ResultPartsTooLarge, ResultRemoved.
+    Raises: the errors of `WorkflowRunParts.read_texts`.
     """
     async with parts.turns.hold(workflow.peer.uid, workflow.id, f"outputs {next(parts.numbers)}"):
         return await parts.read_texts(
@@ -464,7 +474,7 @@ async def load_outputs(workflow: Workflow, parts: WorkflowRunParts) -> dict[str,
 
 
 def _to_node_error(refusal: RequestError, node: WorkflowNode) -> Exception:
-    """Return the error for a rejected submission, ResultPartsTooLarge if the inputs are too large."""
+    """Return ResultPartsTooLarge if a submission was rejected as too large, otherwise the original error."""
     if refusal.code != "too_large":
         return refusal
     return ResultPartsTooLarge(f"node '{node.id}' and its inputs are too large: {refusal.message}")
@@ -477,7 +487,7 @@ def _encode_values(values: Mapping[str, object], room: SizeBudget) -> dict[str, 
 
 
 def _explain_missing_result(attempt: Attempt) -> str | None:
-    """Return the reason why an attempt has no result, or None if it has one."""
+    """Return an attempt's error or failed rules, or None if the attempt is validated or cancelled."""
     if attempt.error is not None:
         return attempt.error.message
     if attempt.verdict is Verdict.FAILED:

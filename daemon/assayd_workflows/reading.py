@@ -122,14 +122,17 @@ class _DocumentPlaces:
     blocks: dict[tuple[object, ...], int] = field(default_factory=dict)
 
     def line(self, path: tuple[object, ...]) -> int | None:
-        """Return the line of a value, or of the smallest value around it."""
+        """Return the line of a value or of the smallest value around it, or None if no line is known."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
 
 
 def _parse_values(text: str) -> tuple[object, _DocumentPlaces]:
-    """Return the value of a document together with its lines. Raises: _Faults."""
+    """Return the value of a document with its lines, which can be missing for JSON.
+
+    Raises: _InvalidDocument, if the text is neither YAML nor JSON, or exceeds a limit.
+    """
     places = _DocumentPlaces()
     if text.lstrip().startswith("{"):
         try:
@@ -179,7 +182,10 @@ class _YamlConverter:
         self._seen: set[int] = set()
 
     def value(self, node: yaml.Node, path: tuple[object, ...], depth: int) -> object:
-        """Convert a YAML node at a path to a JSON value. Raises: _Faults."""
+        """Convert a YAML node at a path to a JSON value.
+
+        Raises: _InvalidDocument, for an alias, an unsupported tag or value, or too many levels.
+        """
         line = node.start_mark.line + 1
         self._places.lines.setdefault(path, line)
         if id(node) in self._seen:
@@ -220,7 +226,7 @@ _RESOLVER: Any = yaml.resolver.Resolver()
 
 
 def _reject_tag(node: yaml.Node, line: int) -> None:
-    """Raise _Faults if the tag of a node differs from the tag that the node's syntax implies."""
+    """Raise _InvalidDocument if a node's tag differs from the tag that the node's syntax implies."""
     plain = isinstance(node, yaml.ScalarNode) and not node.style
     if node.tag != _RESOLVER.resolve(type(node), node.value, (plain, not plain)):
         raise _unsupported_tag_error(node, line)
@@ -260,7 +266,7 @@ def _convert_scalar(node: yaml.Node, line: int) -> object:
 
 
 def _build_plan(value: object, places: _DocumentPlaces) -> PlanReading:
-    """Build the plan that a value represents. Raises: _Faults."""
+    """Build the plan that a value represents. Raises: _InvalidDocument, if the value isn't a workflow."""
     entries = _validate_entries(value, places)
     if faults := [*_find_node_faults(entries, places), *_find_output_faults(entries, places)]:
         raise _InvalidDocument(*faults)

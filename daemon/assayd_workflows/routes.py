@@ -55,7 +55,7 @@ BODY_BYTES = 4 * 2**20
 
 
 def to_check_document(reading: PlanReading) -> WorkflowCheckDocument:
-    """Return the document of the result of a check."""
+    """Return the document of a check's result, without nodes if the text isn't a workflow."""
     outline = reading.plan.outline if reading.plan is not None else WorkflowOutline()
     return WorkflowCheckDocument.model_construct(
         runnable=reading.is_runnable,
@@ -117,7 +117,10 @@ ReadAttempt = Callable[[str], Awaitable[Attempt | None]]
 
 
 async def build_bundle(workflow: Workflow, contents: WorkflowContents, read: ReadAttempt) -> bytes:
-    """Return the bundle of a workflow as a tar archive. Raises: RequestError ``workflow.running``."""
+    """Return the bundle of a workflow as a tar archive.
+
+    Raises: RequestError ``workflow.running``, if the workflow hasn't ended.
+    """
     if workflow.finished_at is None:
         raise RequestError("workflow.running", "the workflow has no verdict yet; wait for it")
     attempts: dict[str, object] = {}
@@ -267,7 +270,7 @@ async def cancel_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -
     openapi_extra=describe_request_body(WorkflowResumeBody),
 )
 async def resume_workflow(request: Request, call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
-    """Run an ended workflow again, possibly changed; nodes with equal code and inputs keep results."""
+    """Run an ended workflow again, possibly changed; reuse validated nodes with equal code and inputs."""
     workflow = await _get_visible(call, found, workflow_id)
     wanted = await read_model(request, call, WorkflowResumeBody, max_bytes=BODY_BYTES)
     if workflow.peer.uid != call.caller.peer.uid:

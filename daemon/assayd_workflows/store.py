@@ -46,7 +46,10 @@ _LISTED = [column for column in _SHOWN if column.name != "findings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowContents:
-    """The source of a workflow: the document, and the inputs and the plan as JSON text."""
+    """The source of a workflow: the document, and the inputs and the plan as JSON text.
+
+    `plan` is None if the document isn't a workflow.
+    """
 
     document: str
     inputs: str
@@ -64,14 +67,17 @@ class WorkflowContents:
         return found
 
     def read_plan(self) -> WorkflowPlan:
-        """Parse the plan with its inputs. This is slow for a large plan."""
+        """Return the plan with its inputs, or an empty plan if none is stored.
+
+        This is slow for a large plan.
+        """
         plan = PLAN.validate_json(self.plan or '{"nodes": [], "outputs": {}}')
         return plan.with_inputs(self.read_inputs())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowPage:
-    """One page of workflows. `next_cursor` is the id of the last workflow if there may be more."""
+    """One page of workflows. `next_cursor` is the id of the last workflow, or None if there are no more."""
 
     workflows: Sequence[Workflow]
     next_cursor: str | None
@@ -86,7 +92,7 @@ class DatabaseWorkflowStore:
     async def add(self, workflow: Workflow, contents: WorkflowContents) -> None:
         """Record a workflow and its nodes durably, and remove the user's oldest workflows above the limits.
 
-        Raises: RequestError ``quota.full`` (retryable).
+        Raises: RequestError ``quota.full`` (retryable), if the user has `OPEN` unfinished workflows.
         """
         mine = workflows.c.uid == workflow.peer.uid
         unended = select(func.count()).select_from(workflows).where(mine, workflows.c.finished_at.is_(None))
@@ -117,7 +123,7 @@ class DatabaseWorkflowStore:
         await self._access.write(lambda connection: connection.execute(changed).close())
 
     async def cancel(self, workflow_id: str, at: datetime) -> None:
-        """Record a cancellation, after which no further nodes of the workflow start."""
+        """Record the cancellation of a workflow, unless the workflow has ended or was already cancelled."""
         unended = workflows.c.finished_at.is_(None) & workflows.c.cancelled_at.is_(None)
         changed = update(workflows).where(workflows.c.id == workflow_id, unended)
         changed = changed.values(cancelled_at=to_micros(at))
@@ -187,7 +193,7 @@ class DatabaseWorkflowStore:
 
 
 def _find_excess_workflows(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
-    """Return the ended workflows, newest first, that exceed the limits after `added` bytes are added."""
+    """Return the ids of the ended workflows (newest first) that exceed the limits with `added` more bytes."""
     sums = accumulate((size for _, size in ended), initial=added)
     next(sums)
     return [

@@ -76,7 +76,7 @@ class WorkflowRequest:
 
 
 class WorkflowManager:
-    """An implementation of `ports.chains.Workflows`."""
+    """The manager of this daemon's workflows. It implements `ports.chains.Workflows`."""
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
@@ -126,7 +126,10 @@ class WorkflowManager:
     async def check(self, document: str, inputs: Inputs, *, peer: Peer) -> PlanReading:
         """Check a document without running or storing anything.
 
-        Raises: RequestError ``invalid``, ``policy.unknown``, ``too_large``.
+        If the check exceeds the limits of the analysis worker, the result is a finding.
+
+        Raises: RequestError ``invalid``, for unknown nodes or library entries; ``policy.unknown``;
+        ``too_large``, if the nodes' code exceeds `CODE_BYTES` bytes.
         """
         flow = (peer.uid, f"workflow {peer.pid}")
         try:
@@ -157,7 +160,7 @@ class WorkflowManager:
     async def _resolve_library(self, plan: WorkflowPlan, uid: int) -> WorkflowPlan:
         """Load the code of library entries, each once, into a copy of the plan.
 
-        Raises: RequestError ``invalid``, ``too_large``.
+        Raises: RequestError ``invalid``, if an entry can't be used; ``too_large``, above `CODE_BYTES` bytes.
         """
         known: dict[str, tuple[str, str]] = {}
         nodes, size = [], 0
@@ -176,7 +179,10 @@ class WorkflowManager:
         return replace(plan, nodes=tuple(nodes))
 
     async def _fetch_entry(self, node: str, library: str, uid: int) -> tuple[str, str]:
-        """Return an entry's name with its version, and its code. Only one entry is read at a time."""
+        """Return a library entry's name with its version, and its code. Only one entry is read at a time.
+
+        Raises: RequestError ``invalid``, if the entry doesn't exist or is of another kind.
+        """
         name, _, version = library.partition("@")
         newest = [] if version else await self._library.list_versions(uid, name)
         number = int(version) if version else newest[0].version if newest else 0
@@ -253,7 +259,7 @@ class WorkflowManager:
         return await self.begin(terms, peer)
 
     async def contents(self, workflow: Workflow) -> WorkflowContents:
-        """Return the source of a workflow. Raises: RequestError ``not_found``."""
+        """Return the source of a workflow. Raises: RequestError ``not_found``, if it was removed."""
         found = await self._store.contents(workflow.id)
         if found is None:
             raise RequestError("not_found", f"workflow {workflow.id} doesn't exist")
@@ -304,7 +310,7 @@ class WorkflowManager:
             await course.abort("the workflow was cancelled")
 
     async def _find_reusable_nodes(self, workflow: Workflow) -> Mapping[str, NodeRun]:
-        """Return the validated nodes of the workflow to resume, keyed by input digest."""
+        """Return the validated nodes of the workflow to resume (none without one), keyed by input digest."""
         earlier = await self._store.get(workflow.resumes) if workflow.resumes is not None else None
         runs = earlier.nodes.values() if earlier is not None else ()
         return {
@@ -323,7 +329,7 @@ class WorkflowManager:
         log.info("workflow.finished", workflow_id=ended.id, verdict=verdict.value)
 
     async def _decide_verdict(self, course: WorkflowRun) -> tuple[Verdict, str | None]:
-        """Decide the verdict, which is validated if all outputs exist."""
+        """Return the verdict and its reason, or VALIDATED and None if all outputs exist."""
         workflow = course.workflow
         runs = {source.node: workflow.nodes[source.node] for source in workflow.outline.outputs.values()}
         without = [name for name, run in runs.items() if run.state is not NodeState.VALIDATED]
@@ -361,13 +367,16 @@ class WorkflowManager:
         return replace(page, workflows=found)
 
     def require_outputs(self, workflow: Workflow) -> None:
-        """Check that a workflow is validated. Raises: RequestError ``workflow.no_outputs``."""
+        """Raise RequestError ``workflow.no_outputs`` if a workflow isn't validated."""
         if workflow.verdict is not Verdict.VALIDATED:
             state = workflow.verdict.value if workflow.verdict is not None else "still running"
             raise RequestError("workflow.no_outputs", f"the workflow has no outputs: it is {state}")
 
     async def outputs(self, workflow: Workflow) -> bytes:
-        """Return the outputs as a JSON document. Raises: RequestError ``workflow.no_outputs``."""
+        """Return the outputs as a JSON document.
+
+        Raises: RequestError ``workflow.no_outputs``, if a result was removed or the outputs are too large.
+        """
         try:
             outputs = await load_outputs(workflow, self._parts)
         except (ResultRemoved, MissingResultPart, ResultPartsTooLarge) as gone:
@@ -376,7 +385,10 @@ class WorkflowManager:
         return await asyncio.to_thread(lambda: join_json_members({"outputs": join_json_members(outputs)}))
 
     async def cancel(self, workflow: Workflow) -> None:
-        """End a workflow and its running attempts. Raises: RequestError ``workflow.finished``."""
+        """End a workflow and its running attempts.
+
+        Raises: RequestError ``workflow.finished``, if it has ended.
+        """
         if workflow.verdict is not None:
             raise RequestError("workflow.finished", "the workflow has ended")
         await self._store.cancel(workflow.id, self._clock.now())
@@ -392,7 +404,10 @@ class WorkflowManager:
         return course is not None
 
     async def follow(self, workflow_id: str) -> AsyncGenerator[Workflow, None]:
-        """Yield a workflow after each of its changes, until it ends."""
+        """Yield a workflow's current state, and then each change until it ends.
+
+        Yield nothing if it doesn't exist.
+        """
         while True:
             course = self._courses.get(workflow_id)
             changed = course.changed.next if course is not None else None
@@ -430,7 +445,7 @@ def _add_snippets(reading: PlanReading, document: str) -> PlanReading:
 
 
 def _reject_unknown_nodes(plan: WorkflowPlan, inputs: Inputs) -> None:
-    """Check that inputs belong to nodes of the plan. Raises: RequestError ``invalid``."""
+    """Raise RequestError ``invalid`` if inputs belong to a node that the plan doesn't contain."""
     known = {node.id for node in plan.nodes}
     for name in inputs:
         if name not in known:

@@ -57,11 +57,11 @@ T = TypeVar("T")
 Flow = tuple[int, str]
 
 OUR_OWN: Flow = (-1, "")
-"""The flow of the daemon's own requests."""
+"""The flow of the daemon's internal requests."""
 
 UNANALYSABLE = "source.unanalysable"
 MAX_ANSWER = 20 * 2**20
-"""A body of the largest size, and the findings in it."""
+"""Maximum bytes of a worker's answer: the largest body, and the findings in it."""
 NO_TABLES: Mapping[str, Sequence[Path]] = MappingProxyType({})
 
 
@@ -89,7 +89,7 @@ class CheckedSubmission:
 
 
 class WorkerDied(Exception):
-    """An exception raised when a worker died because its job exceeded a limit."""
+    """Raised if a worker's job exceeds a limit or a timeout, which ends the worker."""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,7 +115,7 @@ class _Worker:
         )
 
     async def _read(self) -> bytes:
-        """Return the next bytes, or no bytes once the worker has exited, even if input is unread."""
+        """Return the next bytes, or an empty result once the worker has exited, even if input is unread."""
         with suppress(ConnectionResetError):
             return await self.stdout.read(1 << 16)
         return b""
@@ -172,7 +172,10 @@ class Analyst:
             await self._parents.close()
 
     async def start_workers(self) -> None:
-        """Start all workers, and wait until they are ready. Raises: AssaydError."""
+        """Start all workers, and wait until they are ready.
+
+        Raises: AssaydError, if a worker can't be started.
+        """
         workers = await asyncio.gather(*(self._start() for _ in range(self._limits.workers)))
         for worker in workers:
             self._free.put_nowait(worker)
@@ -181,6 +184,8 @@ class Analyst:
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> CheckedSubmission:
         """Run a submission's static stages in a worker. Return their reports and the prepared payload.
+
+        If the job exceeds a limit, the first stage fails, and the payload isn't prepared.
 
         `flow` (user, and batch or process) determines when the job gets a worker.
 
@@ -199,7 +204,10 @@ class Analyst:
     async def stages(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> tuple[StageReport, ...]:
-        """Return the static stage reports, without preparing a run. Raises: the same errors as `check`."""
+        """Return the static stage reports, without preparing a run.
+
+        If the job exceeds a limit, the first stage fails. Raises: the same errors as `check`.
+        """
         try:
             answer = await self._run_in_turn(
                 validator.name,
@@ -282,17 +290,23 @@ class Analyst:
             body: the text to parse.
             flow: the flow in whose turn the job runs.
 
-        Raises: WorkerDied, if parsing the text exceeds a limit; AssaydError.
+        Raises: WorkerDied, if parsing the text exceeds a limit; AssaydError, if a worker can't be started.
         """
         return await self._run_in_turn(reader, flow, lambda worker: _exchange(worker, "read", reader, body))
 
     async def _run_in_turn(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
-        """Wait for the flow's turn, then run a job on a worker. Raises: WorkerDied; AssaydError."""
+        """Wait for the flow's turn, then run a job on a worker.
+
+        Raises: WorkerDied, if the job exceeds a limit; AssaydError, if a worker can't be started.
+        """
         async with self._turns.hold(*flow, str(next(self._numbers))):
             return await self._run_on_free_worker(kind, work)
 
     async def _run_on_free_worker(self, kind: str, work: Callable[[_Worker], Awaitable[T]]) -> T:
-        """Run a job on a free worker. Raises: WorkerDied, if the job exceeded the limits; AssaydError."""
+        """Run a job on a free worker, which is replaced if it is lost.
+
+        Raises: WorkerDied, if the job exceeds a limit; AssaydError, if a worker can't be started.
+        """
         worker = await self._free.get()
         try:
             if worker is not None and worker.process.returncode is not None:
@@ -318,7 +332,10 @@ class Analyst:
             self._free.put_nowait(worker)
 
     async def _start_replacement(self) -> _Worker | None:
-        """Start a replacement for a lost worker. Only the job that lost the worker waits for this."""
+        """Start a replacement for a lost worker. Return None if it can't be started.
+
+        Only the job that lost the worker waits for this.
+        """
         try:
             return await self._start()
         except AssaydError as problem:
@@ -356,7 +373,7 @@ async def _request_check(
 
 
 def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
-    """Send a policy to a worker that doesn't have it yet."""
+    """Send a policy to a worker, unless the worker already has it."""
     if policy.digest not in worker.policies:
         header: frames.Header = {"type": "policy", "digest": policy.digest}
         worker.stdin.write(frames.encode_frame(header, POLICY.dump_json(policy)))
@@ -411,7 +428,10 @@ def _build_broken_error(message: str) -> AssaydError:
 
 
 def build_unanalysable_reports(validator: Kind) -> tuple[StageReport, ...]:
-    """Return the stage reports of a source whose analysis killed a worker."""
+    """Return the reports for a source whose analysis exceeded a limit.
+
+    The first stage has failed; the others are skipped.
+    """
     first, *rest = validator.stages
     finding = Finding(
         rule=UNANALYSABLE,

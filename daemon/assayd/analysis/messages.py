@@ -23,7 +23,7 @@ POLICY: TypeAdapter[ExecutionPolicy] = TypeAdapter(ExecutionPolicy)
 class WorkerAnswer:
     """A worker's response: the result of each static stage, and the prepared fields.
 
-    `prepared` contains only the fields that preparation changed.
+    `prepared` contains only the fields that preparation changed. It is None if no field was changed.
     """
 
     stages: tuple[StageReport, ...]
@@ -83,14 +83,14 @@ TAKEN: TypeAdapter[ExtractedFields] = TypeAdapter(ExtractedFields)
 BRIEFED: TypeAdapter[GenerationBriefing] = TypeAdapter(GenerationBriefing)
 
 EXHAUSTED = 86
-"""Exit status of a worker that a source has driven out of memory or too deep."""
+"""Exit status of a worker that ran out of memory or exceeded the recursion limit."""
 
 POLICIES_REMEMBERED = 64
-"""How many policies a worker keeps, newest first sent; the daemon counts along."""
+"""Maximum policies that a worker keeps; the oldest is removed first."""
 
 
 def remember_policy(known: dict[str, T], digest: str, value: T) -> None:
-    """Add a policy to the known policies. If there are too many, remove the oldest one.
+    """Add a policy to the known policies. If there are too many, remove the one added first.
 
     The daemon and the worker both use this function, so that both know the same policies.
     """

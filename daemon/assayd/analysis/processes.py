@@ -41,7 +41,7 @@ class WorkerProcess:
         signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     async def wait(self) -> int | None:
-        """Wait until the worker has exited, and return its exit status."""
+        """Wait until the worker has exited. Return its exit status, which is negative for a signal."""
         await self._ended.wait()
         return self.returncode
 
@@ -70,13 +70,19 @@ class WorkerParent:
         self._asked: deque[asyncio.Future[WorkerProcess]] = deque()
         self._running: dict[int, WorkerProcess] = {}
         self.retired = False
-        """Whether it must stop forking: a crash may have revealed the memory layout to submitted code."""
+        """Whether this process must not fork workers anymore: it has exited, or a worker has crashed.
+
+        A crash may have revealed the memory layout to submitted code.
+        """
         control.setblocking(False)
         self._loop.add_reader(control, self._receive_message)
 
     @classmethod
     async def start(cls, module: str, arguments: Sequence[str]) -> WorkerParent:
-        """Start a module as a program that calls `fork_on_request`. Raises: OSError."""
+        """Start a module as a program that calls `fork_on_request`, and return its handle.
+
+        Raises: OSError, if the program can't be started.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
@@ -122,7 +128,10 @@ class WorkerParent:
         await self._process.wait()
 
     def _receive_message(self) -> None:
-        """Receive a message from the parent, which reports that a worker was forked or has exited."""
+        """Handle a message from the parent: a worker was forked or has exited.
+
+        If the connection is closed, treat the parent as exited.
+        """
         try:
             flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
             data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1, flags)
@@ -165,7 +174,7 @@ class WorkerParent:
 
 
 class WorkerParents:
-    """The process that forks workers, and retired ones whose workers are still at work.
+    """The process that forks workers, and the retired ones whose workers haven't exited yet.
 
     Args:
         module: the program; see `WorkerParent.start`.
@@ -183,7 +192,10 @@ class WorkerParents:
         return await (await self.ensure()).fork()
 
     async def ensure(self) -> WorkerParent:
-        """Return the process that forks workers. Start it if it isn't running. Raises: AssaydError."""
+        """Return the process that forks workers. Start a new one if none is running or it is retired.
+
+        Raises: AssaydError ``analysis.unavailable``, if it can't be started.
+        """
         async with self._starting:
             if self._parents and not self._parents[-1].retired:
                 return self._parents[-1]

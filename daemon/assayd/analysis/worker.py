@@ -58,7 +58,7 @@ from assayd.model.report import StageReport, StageStatus
 _READ_BYTES = 1 << 16
 _TOLD_CHARS = 500
 _TRIAL_CPU_S = 5.0
-"""Further processor time to prepare a trial, so that it takes none from the static stages."""
+"""Additional CPU time in seconds to prepare a trial, which doesn't reduce that of the static stages."""
 
 
 def examine(
@@ -68,7 +68,10 @@ def examine(
     *,
     before_trial: Callable[[], None] = lambda: None,
 ) -> WorkerAnswer:
-    """Run the static stages, and prepare the payload if none of them failed."""
+    """Run the static stages, and prepare the payload and its trial if none of them failed.
+
+    `before_trial` is called before the trial is prepared.
+    """
     stages = run_stages(validator, payload, policy)
     if any(stage.status is StageStatus.FAILED for stage in stages):
         return WorkerAnswer(stages=stages, prepared=None)
@@ -131,7 +134,7 @@ def describe(validator: Kind, request: FailedSubmission, policy: ExecutionPolicy
 
 
 def patch(validator: Kind, request: PatchRequest) -> PatchResult:
-    """Apply a fix to a submission. If the kind rejects the fix, return an error instead of raising it."""
+    """Return a submission with a fix applied, or the reason why the kind rejects the fix."""
     given = request.proposal
     try:
         if given.form != "code" or not request.passage:
@@ -161,7 +164,10 @@ def _format_problem_message(problem: ValueError) -> str:
 
 
 def build_briefing(validator: Kind, context: bytes, policy: ExecutionPolicy) -> GenerationBriefing:
-    """Return a kind's section of a generation prompt, and the payload without the generated parts."""
+    """Return a kind's section of a generation prompt, and the payload without the generated parts.
+
+    Raises: TypeError, if the kind doesn't support generation.
+    """
     if validator.generation_context is None:
         raise TypeError(f"the kind {validator.name} doesn't support generation")
     read = validator.generation_context.model_validate_json(context)
@@ -178,7 +184,7 @@ def _digest(kind: Kind, payload: BaseModel) -> str:
 
 
 def confine_process(memory_bytes: int) -> None:
-    """Limit this process's memory, files and core dumps, and lower its priority."""
+    """Limit this process's memory, files and core dumps, and lower its priority if possible."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -295,7 +301,10 @@ def _reply(sink: BinaryIO, answer: bytes) -> None:
 
 
 def run_worker(kinds: Mapping[str, Kind], *, memory_bytes: int, cpu_s: float) -> None:
-    """Confine this process, then process jobs from standard input."""
+    """Confine this process, then handle jobs from standard input until it ends.
+
+    If a job exhausts the memory or the stack, exit with `EXHAUSTED`.
+    """
     confine_process(memory_bytes)
     for kind in kinds.values():
         if kind.worker:
@@ -307,7 +316,10 @@ def run_worker(kinds: Mapping[str, Kind], *, memory_bytes: int, cpu_s: float) ->
 
 
 def main() -> None:
-    """Import all kinds once, and fork workers on requests that arrive over standard input."""
+    """Import all kinds once, and fork workers on requests that arrive over standard input.
+
+    Exit with a message if the kinds can't be loaded.
+    """
     memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
     signal.signal(
         signal.SIGINT, signal.SIG_IGN

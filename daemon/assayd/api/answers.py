@@ -45,7 +45,7 @@ from assayd.documents.reports import StaticCheckDocument
 from assayd.kind import Kind
 
 Responses = dict[int | str, dict[str, Any]]
-"""The framework's own type for descriptions of answers."""
+"""FastAPI's type for the descriptions of a route's responses."""
 
 
 def describe_json_responses(model: type[BaseModel], description: str) -> Responses:
@@ -273,12 +273,12 @@ SUBMISSION_BODY: dict[str, Any] = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SubmissionBody"}}},
     }
 }
-"""`wire` reads these, not the framework, so the framework needs a declaration."""
+"""The description of a submission as a request body, which the route reads instead of the framework."""
 
 
 _PLACE = "#/components/schemas/"
 _SUFFIX = re.compile(rf'"({_PLACE})?(\w+)Document"')
-"""Names of models: inside, their suffix tells them from the values that they are made of."""
+"""Matches the names of models, from which the API reference omits the suffix `Document`."""
 
 
 def set_operation_ids(routes: Iterable[BaseRoute]) -> None:

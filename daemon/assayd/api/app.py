@@ -40,14 +40,14 @@ _USUAL = ApiLimits()
 USUAL_BYTES = 128 * 2**20
 KEEP_ALIVE_S = 75
 GRACE_S = 5
-"""How long, at the end, an answer may take to reach a client that is slow to read it."""
+"""The seconds that a response can take to reach a slow client after the server has been stopped."""
 
 
 class Api(FastAPI):
     """A FastAPI application whose OpenAPI document also describes bodies read by the routes themselves."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document, which is built only once."""
+        """Return the OpenAPI document, which is built at the first call."""
         if self.openapi_schema is None:
             self.openapi_schema = build_api_reference(self, self.state.service.kinds)
         return self.openapi_schema
@@ -168,7 +168,10 @@ METRICS_GRACE_S = 1
 
 
 def build_loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
-    """Return an ASGI application that serves `/metrics` and `/healthz`."""
+    """Return an ASGI application that serves `/metrics` and `/healthz`.
+
+    It responds with status 404 to other paths.
+    """
     kept = ResponseCache()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -71,7 +71,10 @@ class TurnQueue:
             asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        """Begin a turn: do the waiting work of users who aren't throttled."""
+        """Do the next piece of work of a user who isn't throttled.
+
+        If all waiting users are throttled, schedule another turn.
+        """
         self._is_due = False
         if self._resting is not None:
             self._resting.cancel()
@@ -88,7 +91,7 @@ class TurnQueue:
 
 
 OPERATORS_SHARE = 8
-"""An eighth of all places is for operators."""
+"""The divisor for the operators' share: an eighth of all slots is reserved for operators."""
 
 
 class ConnectionSlots:
@@ -163,7 +166,10 @@ class CoalescedResponse(RequestResponseCycle):
     _head: ASGISendEvent | None = None
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send a part of the response. Hold back the headers until the first part of the body."""
+        """Send a part of the response.
+
+        If its length is known, hold back the headers until the first part of the body.
+        """
         if message["type"] == "http.response.start" and _has_content_length(message):
             self._head = message
             return
@@ -186,18 +192,18 @@ def _has_content_length(start: HTTPResponseStartEvent) -> bool:
 
 
 MAX_HEAD_BYTES = 64 * 2**10
-"""Request line and headers together; trailers after a body as well."""
+"""The maximum size of a request line with its headers, and of the trailers after a body."""
 MAX_HEADERS = 128
 MAX_WAITING = 16
-"""Requests of one connection that were parsed and wait for the answers before them."""
+"""The maximum number of one connection's parsed requests that wait for earlier responses."""
 HEAD_S = 30.0
-"""How long the headers of a request may take."""
+"""The seconds within which the headers of a request must arrive."""
 PIECE_BYTES = 4 * 2**10
-"""Parsed in one turn: at most some hundred heads or chunks, which take less than a millisecond."""
+"""The bytes parsed in one turn: at most some hundred heads or chunks, which take less than a millisecond."""
 BODY_PIECE_BYTES = 64 * 2**10
-"""The same inside a body of known length, which has nothing to parse."""
+"""The bytes processed in one turn inside a body of known length, which needs no parsing."""
 HELD_BYTES = 64 * 2**10
-"""Read ahead while a request is being answered; above this, nothing more is read."""
+"""The bytes to buffer while a request is handled; reading is paused if there are more."""
 
 
 class _Refusal(Exception):
@@ -225,9 +231,9 @@ class BoundedHttpTools(HttpToolsProtocol):
     """uvicorn's httptools protocol, extended with limits and with turns for users."""
 
     turns: TurnQueue
-    """Shared by all connections of one server."""
+    """The queue of work of all connections of one server."""
     silence_s = 30.0
-    """How long an answer may wait for a client that doesn't read it."""
+    """The seconds that a response can wait for a client that doesn't read it."""
 
     def __init__(
         self,
@@ -261,7 +267,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Buffer received data until this connection's turn."""
+        """Buffer received data until this connection's turn. If too much is buffered, stop reading."""
         if self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
@@ -316,7 +322,10 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.refuse(str(reason) if isinstance(reason, _Refusal) else "Invalid HTTP request received.")
 
     def refuse(self, message: str) -> None:
-        """Respond with status 400, close the connection, and drop parsed requests without a response."""
+        """Respond with status 400, close the connection, and drop parsed requests without a response.
+
+        If a response is being sent, only close the connection.
+        """
         self._held.clear()
         self.pipeline.clear()
         self._next = None
@@ -347,7 +356,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.ended()
 
     def ended(self) -> None:
-        """Count the end of a request or connection. The base class counts nothing."""
+        """Handle the end of a request or connection. The base class does nothing."""
 
     def on_response_complete(self) -> None:
         """Continue with data that arrived while the request was handled."""
@@ -361,14 +370,17 @@ class BoundedHttpTools(HttpToolsProtocol):
             self._watch_for_head()
 
     def on_message_begin(self) -> None:
-        """Refuse the request if too many earlier requests are waiting."""
+        """Begin a request. Refuse it if too many earlier requests are waiting."""
         if len(self.pipeline) >= MAX_WAITING:
             raise _Refusal(f"More than {MAX_WAITING} requests are waiting for answers.")
         self._in_head = True
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header: processing a header costs far more than its size suggests."""
+        """Record a header, and refuse the request if it has too many.
+
+        Processing a header costs far more than its size suggests.
+        """
         if len(self.headers) >= MAX_HEADERS:
             raise _Refusal(f"The request has more than {MAX_HEADERS} headers.")
         if name.lower() == b"content-length" and value.isdigit():
@@ -395,7 +407,10 @@ class BoundedHttpTools(HttpToolsProtocol):
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """Wait for a slow client, but only for a limited time: it occupies a connection slot and memory."""
+        """Pause writing for a slow client, which occupies a connection slot and memory.
+
+        If it doesn't read for `silence_s`, abort the connection.
+        """
         self._unread_due = self.loop.call_later(self.silence_s, self.transport.abort)
         super().pause_writing()
 

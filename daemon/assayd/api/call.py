@@ -37,7 +37,7 @@ from assayd.store.library import DatabaseLibrary
 
 LARGE_BYTES = 2**20
 AT_ONCE = 3
-"""One of them is reserved for a user without one."""
+"""The number of slots. One slot is reserved for a user without a slot."""
 _PIECE_BYTES = 256 * 2**10
 
 
@@ -88,7 +88,9 @@ class LargeResponse(Response):
 T = TypeVar("T")
 
 SHARE = 10
-"""A kept answer that can change takes at most a tenth of the event loop's time."""
+"""A response that can change is cached for this many times its computation time, so that computing it takes
+at most a tenth of the event loop's time.
+"""
 
 
 class ResponseCache:
@@ -119,7 +121,7 @@ class ResponseCache:
 B = TypeVar("B", bound=BaseModel)
 
 LARGE_BODY_BYTES = 64 * 2**10
-"""Above this, a body is read in a thread, so that others are served meanwhile."""
+"""Larger bodies are parsed in a thread, so that other requests are served in the meantime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +208,10 @@ class Call:
         return self.budget.reserve_growing(self.caller.peer.uid, operator=self.is_operator)
 
     def require_operator(self) -> None:
-        """Check that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
+        """Check that the caller is an operator.
+
+        Raises: RequestError ``peer.not_operator``, if the caller isn't.
+        """
         if not self.access.is_operator(self.caller):
             message = "only operators may do this: root, the daemon's user, and `access.operators_group`"
             if self.caller.remote:
@@ -219,7 +224,10 @@ class Call:
         return self.is_operator or self.caller.monitor
 
     def require_remote_monitor(self) -> None:
-        """Check that a remote caller may monitor the daemon. Raises: RequestError ``peer.not_operator``."""
+        """Check that a remote caller may monitor the daemon. Local callers pass.
+
+        Raises: RequestError ``peer.not_operator``, if a remote caller's token lacks the scope.
+        """
         if self.caller.remote and not self.can_read_health_checks:
             message = "this needs a token with the scope `metrics` or `operate`"
             raise RequestError("peer.not_operator", message)
@@ -227,7 +235,10 @@ class Call:
     async def build_attempt_response(
         self, attempt: Attempt, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Return the response with an attempt, including report and execution once it is finished."""
+        """Return the response with an attempt, including report and execution once it is finished.
+
+        Build a large response at the caller's turn.
+        """
         if attempt.replay_of is not None and attempt.state is State.FINISHED:
             # The original's documents are read, too, to compare them; their size isn't known here.
             return self.build_large_json_response(
@@ -247,7 +258,10 @@ class Call:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Return a response with JSON of about `size` bytes. Build a large one at the caller's turn."""
+        """Return a response with JSON of about `size` bytes.
+
+        Build a response larger than `LARGE_BYTES` at the caller's turn.
+        """
         if size <= LARGE_BYTES:
             return build_raw_json_response(await make(), status=status, headers=headers)
         return self.build_large_json_response(make, status=status, headers=headers)
@@ -277,7 +291,10 @@ class Call:
 
 
 async def get_call(request: Request) -> Call:
-    """Build the call from the application and the connection. Reject unknown query parameters."""
+    """Build the call from the application and the connection.
+
+    Raises: RequestError ``invalid``, if a query parameter is unknown or repeated.
+    """
     _reject_unknown_query(request)
     state = request.app.state
     return Call(

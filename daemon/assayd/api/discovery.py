@@ -42,7 +42,7 @@ from assayd.model.records import AttemptQuery
 from assayd.ports.service import Service
 
 POLICY_BYTES = 256 * 2**10
-"""A profile that is checked may be this long."""
+"""The maximum size of a profile that is checked."""
 
 router = APIRouter(responses=answers.ERRORS)
 

@@ -80,12 +80,14 @@ STATUS: Mapping[str, int] = {
     "doctor.busy": 429,
     "not_ready": 503,
 }
-"""A RequestError that is not listed is 422; an error of the daemon is 503 or 500."""
+"""The HTTP statuses of codes. Other RequestErrors have status 422, other retryable errors 503, and all others
+500.
+"""
 RETRY_AFTER_S: Mapping[int, str] = {429: "1", 503: "5"}
 
 
 def get_http_status(error: AssaydError) -> int:
-    """Return the HTTP status for an error."""
+    """Return the HTTP status for an error, according to its code or, for unlisted codes, its class."""
     if error.code in STATUS:
         return STATUS[error.code]
     if isinstance(error, RequestError):
@@ -94,7 +96,7 @@ def get_http_status(error: AssaydError) -> int:
 
 
 def build_error_response(error: AssaydError, *, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the JSON response for an error, with `Retry-After` if a retry may succeed."""
+    """Return the JSON response for an error, with `Retry-After` if its status is 429 or 503."""
     status = get_http_status(error)
     retry = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else {}
     return Response(

@@ -31,7 +31,7 @@ Told = (
 Documents = AsyncGenerator[Told, None]
 
 UNREAD_S = 60.0
-"""How long a client may leave something unread before its stream ends: it holds a place that others need."""
+"""The seconds after which a stream with unread data ends, because it occupies a connection slot."""
 
 
 class EventStream(Response):
@@ -54,7 +54,10 @@ class EventStream(Response):
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events and heartbeats concurrently."""
+        """Send events and heartbeats until the events end or the client disconnects.
+
+        The stream also ends if data stays unread for too long.
+        """
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(charge_time_to_caller(partial(self._send_events, send)))

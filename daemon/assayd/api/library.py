@@ -101,7 +101,11 @@ async def remove_library_entry(call: CallDep, name: Name, version: Version, uid:
 
 
 def _resolve_owner(call: Call, uid: int | None, name: str, version: int | None = None) -> int:
-    """Return the owner of the entries. Raises: RequestError ``not_found``, for another user's entries."""
+    """Return the owner of the entries: by default, the caller.
+
+    Raises: RequestError ``not_found``, if another user's entries are requested and the caller isn't an
+    operator.
+    """
     own = call.caller.peer.uid
     if uid in {None, own}:
         return own

@@ -34,7 +34,9 @@ from assayd.ports.tracing import TraceOrigin, Tracing, continue_trace
 log = structlog.get_logger()
 
 NODES_SHARE = 0.5
-"""Of the time, for each node of a cluster: its work is that of all users, but its token may be stolen."""
+"""The share of the event loop's time for each node of a cluster. A node's work is that of all users, but its
+token may be stolen.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,10 @@ _SHARE: ContextVar[_CallerPace | None] = ContextVar("share", default=None)
 
 
 async def charge_time_to_caller(work: Callable[[], Awaitable[None]]) -> None:
-    """Await `work` in another task, and charge its event loop time to the caller of the request."""
+    """Await `work`, and charge its event loop time to the request's caller, if there is one.
+
+    Use this for work in a task other than the request's.
+    """
     share = _SHARE.get()
     await (work() if share is None else _time_steps(work(), share.used))
 
@@ -96,7 +101,10 @@ class PacingMiddleware:
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on once its user isn't throttled. Charge its event loop time to the user."""
+        """Pass the request on once its user isn't throttled. Charge its event loop time to the user.
+
+        If the client disconnects while it waits, drop the request.
+        """
         caller = scope.get("state", {}).get("caller")
         if scope["type"] != "http" or not isinstance(caller, Caller):
             await self._app(scope, receive, send)
@@ -169,7 +177,7 @@ def _is_never_disconnected() -> bool:
 
 HEADER = b"x-request-id"
 USABLE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-"""Ids from outside that are taken over; others would make a line of the log hard to read, or long."""
+"""Matches the request ids that are accepted from clients, so that log lines stay short and readable."""
 
 
 class RequestIdMiddleware:
@@ -181,7 +189,7 @@ class RequestIdMiddleware:
         self._ids = UlidGenerator()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request with its id bound."""
+        """Handle a request with its id bound. Then count and log its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -230,7 +238,10 @@ def _read_request_id(scope: Scope) -> str | None:
 
 
 def _get_route_template(scope: Scope) -> str:
-    """Return the route's declared path. With actual paths, callers could create endless time series."""
+    """Return the route's declared path, or ``none`` if no route matches.
+
+    With actual paths, callers could create endless time series.
+    """
     return getattr(scope.get("route"), "path", "none")
 
 
@@ -298,7 +309,7 @@ class TraceMiddleware:
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request with its arrival time and its caller's trace bound."""
+        """Handle a request with its arrival time and its caller's trace, if any, bound."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -35,7 +35,7 @@ from assayd.model.submission import Peer
 log = structlog.get_logger()
 
 SO_PEERGROUPS = 59
-"""Supplementary groups of the peer; Linux, not named by the socket module."""
+"""The Linux socket option for a peer's supplementary groups, which the socket module doesn't define."""
 NOBODY = 2**32 - 1
 """The uid of a caller on another host without a token."""
 TOO_MANY = (
@@ -153,20 +153,23 @@ class PeerHttpTools(BoundedHttpTools):
     """The bounded HTTP protocol that identifies its caller and reserves connections for other users."""
 
     access: SocketAccess | None = None
-    """Who is an operator; None: no caller is."""
+    """The rules that decide who is an operator. If None, no caller is."""
     places: ConnectionSlots | None = None
-    """Shared by all connections of one server; None where connections are counted elsewhere."""
+    """The connection slots of the server. None if connections are counted elsewhere."""
     refused: Callable[[], None] | None = None
-    """Called for each connection that was turned away."""
+    """The function that is called for each refused connection."""
 
     caller: Caller | None = None
-    """Who is at the other end; None if it isn't known."""
+    """The peer of the connection, or None if it isn't known."""
     holds_place = False
-    """Whether this connection is counted in `places`, which whoever accepted it did."""
+    """Whether this connection holds one of the slots, which the listener acquired for it."""
 
     @classmethod
     def take_slot(cls, caller: Caller | None, user: int) -> bool:
-        """Acquire a connection slot for a user, and return whether a slot was available."""
+        """Acquire a connection slot for a user, and return whether a slot was available.
+
+        Without counted connections, always return True.
+        """
         if cls.places is None:
             return True
         is_operator = caller is not None and cls.access is not None and cls.access.is_operator(caller)
@@ -218,9 +221,9 @@ def _ignore_refusal() -> None:
 
 
 ACCEPTING_S = 0.0005
-"""How long connections are accepted in one turn of the event loop."""
+"""The seconds for which connections are accepted in one turn of the event loop."""
 PAUSE_S = 1.0
-"""How long nothing is accepted after the system could not."""
+"""The seconds for which no connection is accepted after the system was unable to accept one."""
 
 
 class ApiServer(uvicorn.Server):

@@ -43,7 +43,7 @@ from assayd.model.records import AttemptQuery
 from assayd.tomlfile import FileError
 
 MAX_READ = 1000
-"""Reports that a suggestion reads, the newest ones."""
+"""The maximum number of reports that a suggestion reads, starting with the newest."""
 READ_S = 60.0
 PROGRESS_EVERY = 10
 
@@ -114,7 +114,10 @@ async def explain_policy(request: Request, call: CallDep) -> Response:
 
 
 async def _resolve_policy(call: Call, wanted: TryBody) -> ExecutionPolicy:
-    """Return the profile to try. Raises: RequestError, if the profile is unknown or has errors."""
+    """Return the profile to try: a loaded one, or for operators also one passed as text.
+
+    Raises: RequestError, if the profile is unknown or has errors, or the caller isn't an operator.
+    """
     policies = call.require_trials().policies
     if wanted.profile is None:
         return policies.get(wanted.policy)
@@ -168,7 +171,10 @@ def _build_trial_event(
 
 
 async def _iter_refused_attempts(call: Call, query: AttemptQuery) -> AsyncGenerator[Attempt, None]:
-    """Yield the newest finished attempts for which rules may have refused or reported something."""
+    """Yield the newest finished attempts for which rules may have refused or reported something.
+
+    Stop after `MAX_READ` attempts or `READ_S` seconds.
+    """
     read, due = 0, asyncio.get_running_loop().time() + READ_S
     query = replace(query, state=State.FINISHED, limit=100)
     while read < MAX_READ:
@@ -186,7 +192,10 @@ async def _iter_refused_attempts(call: Call, query: AttemptQuery) -> AsyncGenera
 
 
 async def _find_last_refused_policy(call: Call, query: AttemptQuery) -> str:
-    """Return the profile of the newest refused attempt. Raises: RequestError ``not_found``."""
+    """Return the profile of the newest refused attempt.
+
+    Raises: RequestError ``not_found``, if none was refused.
+    """
     async with aclosing(_iter_refused_attempts(call, query)) as refused:
         async for attempt in refused:
             return attempt.policy

@@ -29,9 +29,9 @@ from assayd.model.submission import Submission
 from assayd.model.text_limits import MAX_WAIT_S, shorten_text
 
 MAX_LABELS = 16
-"""Label filters of one listing; each is a separate condition of the query."""
+"""The maximum number of label filters in a request. Each is a separate condition of the query."""
 LISTED_CHARS = 200
-"""Characters of the request in words, in a list."""
+"""The maximum number of an intent's characters in a list."""
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,128}")
 ID_PREFIX = r"^[0-9A-HJKMNP-TV-Z]{1,26}$"
 RULE = r"^[a-z0-9_.-]{1,128}$"
@@ -295,7 +295,10 @@ async def _submit(
 
 
 async def read_submission_body(body: bytes, call: Call) -> Submission:
-    """Parse a submission, in a thread if it is large. Raises: RequestError."""
+    """Parse a submission, in a thread if it is large.
+
+    Raises: RequestError, if it is invalid or the caller can't see its parent.
+    """
     read = partial(read_submission, kinds=call.service.kinds, caps=call.limits.payload)
     submission = await call.budget.parse(body, call.caller.peer.uid, read)
     if submission.parent_id is not None:
@@ -330,7 +333,7 @@ def _read_label(text: str) -> tuple[str, str]:
 
 
 def _shorten_intent(attempt: Attempt) -> Attempt:
-    """Return an attempt with its intent shortened for a list."""
+    """Return an attempt with its intent shortened for a list, or unchanged if it is short."""
     intent = attempt.intent
     if intent is None or len(intent) <= LISTED_CHARS:
         return attempt

@@ -30,11 +30,11 @@ from assayd.store.jobs import DatabaseJobStore
 log = structlog.get_logger()
 
 FREE_SPACE_CACHE_S = 1.0
-"""How long the answer to whether there is room on the disk holds good, unless it gets short."""
+"""The seconds for which a measurement of the free disk space is used, unless space is short."""
 USAGE_CACHE_S = 5.0
-"""The same for the bytes of each user, if they decide."""
+"""The seconds for which the stored usage of each user is used before it is queried again."""
 LOOKED_UP_AT = 16
-"""While less than such a part of the room was added, what each user holds is not looked up again."""
+"""The divisor for the space that can be filled before each user's usage is queried again."""
 MIB = 2**20
 
 
@@ -67,9 +67,11 @@ class DiskQuota:
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
         self._database = database_bytes
         self.free_bytes = 0
-        """State of the bundles' file system at the last look."""
+        """The free bytes of the bundles' file system when it was last measured."""
         self.trouble = ""
-        """Why the place of the bundles can't be used, for operators: it may name paths."""
+        """The reason why the bundle directory can't be used, or an empty string. Only operators see it,
+        because it may contain paths.
+        """
         self._promised = 0
         self._free_until = 0.0
         self._held: Mapping[int, StoredUsage] = {}
@@ -81,7 +83,7 @@ class DiskQuota:
     async def require_disk_space(self) -> None:
         """Check that the disk has space for a bundle.
 
-        Raises: RequestError ``not_ready``.
+        Raises: RequestError ``not_ready``, if space is short or the bundle directory can't be used.
         """
         if await self._measure_free_space() < 0:
             message = (
@@ -91,7 +93,9 @@ class DiskQuota:
             raise RequestError("not_ready", message, retryable=True)
 
     async def require(self, uid: int, *, document_bytes: int = 0) -> None:
-        """Check that a user may add a bundle and a document of the given sizes.
+        """Check that a user may add a bundle and a document of the given size, and count the document.
+
+        For operators, check only the disk space.
 
         Raises: RequestError ``not_ready``; ``quota.disk``, if the user holds too much data.
         """
@@ -104,7 +108,10 @@ class DiskQuota:
         self._promised += 2 * document_bytes  # in the database, and in the bundle
 
     async def free_document_bytes(self) -> int:
-        """Return the free space for documents beyond the reserve: on the disk, or in the database."""
+        """Return the free bytes for documents beyond the reserve: on the disk, or in the database.
+
+        They are negative if the reserve is in use.
+        """
         room = await self._measure_free_space()
         return min(room, self._measure_document_space(room)[0])
 
@@ -173,7 +180,7 @@ class DiskQuota:
     async def _refresh_usage(self) -> None:
         """Update the usage of each user, unless it is recent. Concurrent callers await the same update.
 
-        Raises: StoreError; the next call tries again.
+        Raises: StoreError, if the store fails; the next call tries again.
         """
         async with self._looking:
             now = self._clock.monotonic()
@@ -270,13 +277,16 @@ class AcceptanceGate:
         return self.now()
 
     async def require_accepting(self) -> None:
-        """Check that attempts are accepted. Raises: RequestError ``not_ready``."""
+        """Check the disk, and check that attempts are accepted.
+
+        Raises: RequestError ``not_ready``, if they aren't.
+        """
         accepts, reason = await self.check()
         if not accepts:
             raise RequestError("not_ready", reason, retryable=True)
 
     def require_image(self, name: str) -> None:
-        """Check that attempts can be run in an image. Raises: RequestError ``not_ready``."""
+        """Check that attempts can be run in an image. Raises: RequestError ``not_ready``, if they can't."""
         if problem := self._image_problem(name):
             raise RequestError("not_ready", problem, retryable=True)
 
@@ -308,7 +318,7 @@ class AcceptanceGate:
         return [disk, stopping] if self._stopping else [disk]
 
     def _log_change(self) -> None:
-        """Log the reason why attempts aren't accepted whenever it changes."""
+        """Log when attempts are no longer accepted, with the reason, and when they are accepted again."""
         _, reason = self.now()
         if reason == self._told:
             return

@@ -109,7 +109,10 @@ class Admission:
         self._tracing = tracing
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> AcceptedSubmission:
-        """Accept a submission durably and queue it. If it was accepted before, return its attempt."""
+        """Accept a submission durably and queue it. If it was accepted before, return its attempt.
+
+        Raises: RequestError, if a new submission is refused.
+        """
         submission = await self.complete(submission, origin.peer.uid, from_gateway=origin.from_gateway)
         span = self._begin_span(submission, origin)
         if not origin.is_new and await self._is_duplicate(origin):
@@ -153,7 +156,10 @@ class Admission:
             await self._webhooks.check(url, uid)
 
     async def complete(self, submission: Submission, uid: int, *, from_gateway: bool = False) -> Submission:
-        """Return the submission, with the payload fields that its kind's recorder supplies."""
+        """Return the submission, with the payload fields that its kind's recorder supplies.
+
+        If it supplies none, return the submission unchanged.
+        """
         records = self._records.get(submission.kind)
         fields = None
         if isinstance(records, SubmissionCompleter):
@@ -240,20 +246,24 @@ class Admission:
         return await self.budget.parse(document, uid, partial(read_accepted, kinds=self._kinds))
 
     def require_ready(self) -> None:
-        """Check that attempts are accepted. Raises: RequestError ``not_ready``."""
+        """Check that attempts are accepted. Raises: RequestError ``not_ready``, if they aren't."""
         ready, reason = self._acceptance.now()
         if not ready:
             raise RequestError("not_ready", reason, retryable=True)
 
     async def require_quota(self, uid: int, document_bytes: int) -> None:
-        """Check that a user may add `document_bytes` bytes of documents.
+        """Check that a user may add `document_bytes` bytes of documents, and count them.
 
-        Raises: RequestError ``not_ready``, ``quota.disk``.
+        Raises: RequestError ``not_ready``, if disk space is short; ``quota.disk``, if the user holds too much
+        data.
         """
         await self._quota.require(uid, document_bytes=document_bytes)
 
     def policy(self, submission: Submission) -> ExecutionPolicy:
-        """Return the profile, tightened by the request's overrides and by the payload's requirements."""
+        """Return the profile, tightened by the request's overrides and by the payload's requirements.
+
+        Raises: RequestError, if the profile is unknown or can't be applied to the submission.
+        """
         policy = self._policies.get(submission.policy)
         if submission.overrides:
             policy = tighten_policy(policy, submission.overrides)
@@ -288,7 +298,8 @@ class Admission:
     async def recover(self, unfinished: Sequence[Attempt], *, renumbered: bool = True) -> None:
         """Start attempts without a verdict from a previous run. Hold only one document at a time in memory.
 
-        `renumbered` is True if earlier events are lost; new events then get numbers above all earlier ones.
+        An attempt that can't be started gets the verdict `error`. `renumbered` is True if earlier events are
+        lost; new events then get numbers above all earlier ones.
         """
         for attempt in unfinished:
             document = await self._jobs.document(attempt.id)
@@ -325,7 +336,7 @@ class Admission:
 def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
     """Check that a policy doesn't change the image of a kind that requires its own image.
 
-    Raises: RequestError ``policy.image``.
+    Raises: RequestError ``policy.image``, if it does.
     """
     if policy.image in {None, validator.image} or validator.any_image:
         return

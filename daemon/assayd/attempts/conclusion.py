@@ -72,22 +72,22 @@ T = TypeVar("T")
 _RATED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 POLICY_RULES = "policy."
-"""How rules begin that the runtime policy gives."""
+"""The prefix of the rules that the runtime policy reports."""
 NETWORK_RULE = "policy.network"
 
 LARGE_BYTES = 128 * 2**10
-"""From here on a result is judged and written down in a thread, so that the event loop goes on."""
+"""Larger results are judged and serialized in a thread, so that they don't block the event loop."""
 MANY_CASES = 200
-"""A report with more cases is written down in a thread, too."""
+"""Reports with more cases are serialized in a thread, too."""
 
 MANY_PARTS = 100
-"""A result with more units, policy events and objects in records is judged in a thread, too."""
+"""Results with more units, policy events and objects in records are judged in a thread, too."""
 
 MAX_RULES = 50
-"""Rules of errors that an attempt lists; its report has them all."""
+"""The maximum number of rules of errors in an attempt's record. Its report contains all of them."""
 
 NOTHING = b"null"
-"""The document of a run that did not happen."""
+"""The execution document of an attempt without a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,9 @@ class ConclusionWriter:
     attachments: BundleAttachments = attach_nothing
     attester: Attester | None = None
     turns: FairSemaphore = field(default_factory=lambda: FairSemaphore(1))
-    """Of the thread for large results: several would compete with the event loop for the interpreter."""
+    """The queue for the thread for large results. Several threads would compete with the event loop for the
+    interpreter.
+    """
 
     async def call_in_thread(self, attempt: Attempt, function: Callable[[], T]) -> T:
         """Call a function in a thread. Only one function runs at a time, and users take turns."""
@@ -142,7 +144,10 @@ class ConclusionWriter:
         ran: JudgedRun | None,
         failure: Failure | None,
     ) -> FinishedAttempt:
-        """Merge all results into the report, write the bundle, and return the finished attempt."""
+        """Merge all results into the report, write the bundle, and return the finished attempt.
+
+        If the bundle can't be written, the attempt gets the verdict `error`.
+        """
         report = _build_report(job, static, ran, failure, self.clock.now())
         for stage in report.stages[len(static) :]:
             job.publish_stage(stage)
@@ -173,7 +178,10 @@ class ConclusionWriter:
         )
 
     async def conclude_unstartable(self, attempt: Attempt, document: bytes, failure: Failure) -> Attempt:
-        """Conclude an attempt that can't be started because its kind or profile no longer exists."""
+        """Write the bundle of an attempt that can't be started, and return it with the verdict `error`.
+
+        Its kind or profile no longer exists.
+        """
         ended = replace(add_failure(failure, attempt), cause=None)
         report = Report(
             attempt_id=attempt.id,
@@ -190,7 +198,7 @@ class ConclusionWriter:
         return await self._write_bundle(ended, result, None, report)
 
     async def _attach_chain_files(self, attempt: Attempt, result: SerializedResult) -> None:
-        """Add copies of the chain's files to the bundle of its attempt."""
+        """Add copies of the chain's files to the bundle of its attempt. An error is only logged."""
         if attempt.verdict is None:
             return
         try:
@@ -242,7 +250,10 @@ def _build_concluded(
 
 
 def is_statically_detectable(finding: Finding, job: Job) -> bool:
-    """Return whether the static stages could have found this fault. They can't know a connection's host."""
+    """Return whether the static stages could have found a policy violation.
+
+    They can't know a connection's host.
+    """
     listed = job.policy.network.mode is NetworkMode.ALLOWLIST
     return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
 
@@ -283,7 +294,10 @@ def _build_report(
 
 
 def _build_attempt_retry_context(job: Job, report: Report) -> str | None:
-    """Return the text for a model's next try: about a failure, or about a pass that proves little."""
+    """Return the text for a model's next try: about a failure, or about a pass that proves little.
+
+    The result is None if there is neither, or if the verdict is `error` or `cancelled`.
+    """
     if report.verdict not in _RATED:
         return None
     failed = {stage.name: stage for stage in report.stages if stage.status is StageStatus.FAILED}
@@ -305,7 +319,10 @@ def _collect_refused_imports(ran: JudgedRun | None) -> tuple[PolicyEvent, ...]:
 
 
 def _add_rating(job: Job, report: Report) -> Report:
-    """Add the kind's rating, if it has one. A confidence is only added for validated submissions."""
+    """Add the kind's rating of a validated or failed submission, if it has one.
+
+    Only a validated submission gets a confidence.
+    """
     if report.verdict not in _RATED:
         return report
     rating = job.validator.rate(job.submission.payload, report.findings)
@@ -316,7 +333,10 @@ def _add_rating(job: Job, report: Report) -> Report:
 
 
 def _add_score(job: Job, report: Report, ran: JudgedRun | None) -> Report:
-    """Add the kind's integrity score, if it has one. The score is null if the run proves nothing."""
+    """Add the basis of the kind's scores and, for a validated or failed submission, its score.
+
+    The score is 0 if the run has none. For a kind without scores, add nothing.
+    """
     integrity = job.validator.integrity(job.submission.payload)
     if integrity is None or report.verdict not in _RATED:
         return replace(report, integrity=integrity)
@@ -393,7 +413,7 @@ def _get_image_python(ran: JudgedRun | None) -> str | None:
 
 
 RECORD_RETRY_DELAY_S = 1.0
-"""How long to back off from a store that could not take a verdict."""
+"""The seconds before the next try if the store can't record a verdict."""
 
 
 def ended(attempt: Attempt, at: datetime, timings_s: Mapping[str, float] | None = None) -> Attempt:
@@ -414,7 +434,10 @@ class VerdictRecorder:
     stopping: asyncio.Event
 
     async def record(self, finished: FinishedAttempt, timings_s: Mapping[str, float]) -> FinishedAttempt:
-        """Record a verdict durably, then publish it, and return the recorded verdict."""
+        """Record a verdict durably, then publish it, and return the recorded verdict.
+
+        If another run's verdict was recorded first, return that one, without documents.
+        """
         attempt = ended(finished.attempt, self.clock.now(), timings_s)
         events = self._build_last_events(attempt)
         recorded = await self._write_verdict(attempt, events, finished)
@@ -439,10 +462,10 @@ class VerdictRecorder:
     async def _write_verdict(
         self, attempt: Attempt, last: tuple[AttemptEvent, ...], finished: FinishedAttempt
     ) -> Attempt:
-        """Write the verdict. Retry while the store's error is temporary.
+        """Write the verdict, and return the attempt as recorded. Retry while the store's error is temporary.
 
-        Until the verdict is written, the attempt isn't finished. If the verdict can't be written, the
-        attempt gets the verdict `error`, and the next run of the daemon recovers it.
+        Until the verdict is written, the attempt isn't finished. If the verdict can't be written, the attempt
+        gets the verdict `error`, and the next run of the daemon recovers it.
         """
         while True:
             try:
@@ -458,7 +481,10 @@ class VerdictRecorder:
                 return recorded or attempt
 
     async def _remove_superseded(self, attempt: Attempt) -> None:
-        """Remove the bundle of a run that was lost later. A later sweep removes any remaining files."""
+        """Remove the bundle of a run that was lost later, if there is one.
+
+        A later sweep removes any remaining files.
+        """
         earlier = find_replaced_location(attempt.bundle) if attempt.bundle else None
         if earlier is not None:
             try:

@@ -17,22 +17,22 @@ from assayd.clock import Clock
 from assayd.model.records import AttemptEvent
 
 OUTPUT = frozenset({"stdout", "stderr"})
-"""The kinds that are not durable."""
+"""The kinds of events that aren't stored."""
 
 GAP = "gap"
-"""The kind of the event that stands for events that are gone; its body has `missed`, how many."""
+"""The kind of the event that replaces lost events. `missed` in its body is their number."""
 
 RING_BYTES = 128 * 2**10
-"""Output kept per attempt for those who come late."""
+"""The maximum size of the output kept in memory for each attempt."""
 
 EVENT_BYTES = 256
-"""What an event costs at least; a program may write its output character by character."""
+"""The estimated size of an event without text; a program may write its output character by character."""
 
 ENDED_KEPT = 128
-"""Attempts whose events stay at hand after their end; those of others come from the store."""
+"""The number of ended attempts whose events stay in memory. Those of other attempts are in the store."""
 
 RECENT_KEPT = 1024
-"""Events kept for those who follow all attempts."""
+"""The number of events kept for followers of all attempts."""
 
 
 class EventHub:
@@ -56,7 +56,7 @@ class EventHub:
             log.behind, log.next_seq = behind, behind + 1
 
     def publish(self, attempt_id: str, run_number: int, kind: str, body: dict[str, object]) -> AttemptEvent:
-        """Number an event and send it to all followers."""
+        """Number an event, send it to all followers, and return it."""
         (event,) = self.number_events(attempt_id, run_number, (kind, body))
         self.deliver(event)
         return event
@@ -89,12 +89,12 @@ class EventHub:
         return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _AttemptLog())
 
     def durable_events(self, attempt_id: str) -> Sequence[AttemptEvent]:
-        """Return the events of an attempt that must be stored."""
+        """Return the events of an attempt that must be stored. The result is empty if no log is open."""
         log = self._logs.get(attempt_id)
         return tuple(log.durable) if log else ()
 
     def newest_event_number(self, attempt_id: str) -> int:
-        """Return the number of the last published event of an attempt."""
+        """Return the number of the last published event of an attempt, or 0 if none is known here."""
         return self._attempt_log(attempt_id).next_seq - 1
 
     def close(self, attempt_id: str) -> None:
@@ -114,7 +114,10 @@ class EventHub:
         return attempt_id in self._logs or attempt_id in self._ended
 
     async def follow(self, attempt_id: str, *, after: int = 0) -> AsyncGenerator[AttemptEvent, None]:
-        """Yield an attempt's events after the given number, then new events until the attempt ends."""
+        """Yield an attempt's events after the given number, then new events until the attempt ends.
+
+        Yield nothing if its events aren't in memory.
+        """
         log = self._logs.get(attempt_id) or self._ended.get(attempt_id)
         while log is not None:
             changed, ended = log.signal.next, log.ended
@@ -131,7 +134,7 @@ class EventHub:
         """Yield the durable events of all attempts from now on, each with its position in this stream.
 
         Args:
-            owner: the user whose attempts' events are yielded.
+            owner: the user whose attempts' events are yielded; None for all users.
             after: a position in an earlier stream; the events after this position are yielded first. A gap
                 event replaces events that were lost because there were too many or because the daemon was
                 restarted.

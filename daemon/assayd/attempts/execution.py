@@ -1,7 +1,7 @@
 """Defines where attempts run: in containers of this host, or in a location that a program provides.
 
-The scheduler decides when each attempt runs; a `AttemptRunner` function decides how each attempt runs.
-`Job` is a running attempt: the decisions made before its start, its timings, and its events.
+The scheduler decides when each attempt runs; an `AttemptRunner` function decides how each attempt runs. `Job`
+is a running attempt: the decisions made before its start, its timings, and its events.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from assayd.sandbox.conversation import RunObserver
 Emit = Callable[[str, dict[str, object]], None]
 
 WAITING_S = 24 * 3600.0
-"""How long an attempt may wait for its turn, in all."""
+"""The seconds for which an attempt can wait for its turn, in total."""
 UNITS_TRACED = 100
-"""Units of a run that have spans; later ones have none."""
+"""The maximum number of a run's units that have spans."""
 
 
 class AttemptAbandonedError(Exception):
@@ -192,7 +192,10 @@ class UnitPublisher(RunObserver):
         self._job.emit("unit", build_unit_body(self._units, index, "started"))
 
     def on_unit_ended(self, index: int, result: UnitResult) -> None:
-        """Publish a unit's end with its cause and duration, and add a span to the trace."""
+        """Publish a unit's end with its cause and duration.
+
+        Add a span to the trace, except after the first `UNITS_TRACED` units.
+        """
         cause, took_s = result.outcome.cause.value, result.usage.wall_s
         self._job.emit("unit", build_unit_body(self._units, index, cause, took_s))
         if index < UNITS_TRACED:
@@ -218,7 +221,7 @@ class Readiness(Protocol):
     """The readiness to run attempts, and the reasons if they can't be run."""
 
     tried: asyncio.Event
-    """Set once getting ready has succeeded or failed for the first time."""
+    """Set once the first preparation has succeeded or failed."""
 
     def ready(self) -> tuple[bool, str]:
         """Return whether attempts can be run, and the reason if they can't."""
@@ -241,7 +244,10 @@ class Readiness(Protocol):
         ...
 
     async def image_digest(self, name: str) -> str:
-        """Return the digest of the image to which a name currently refers. Raises: EngineError."""
+        """Return the digest of the image to which a name currently refers.
+
+        Raises: EngineError, if the image doesn't exist or the engine fails.
+        """
         ...
 
     def update_gauges(self, metrics: Metrics) -> None:
@@ -249,11 +255,11 @@ class Readiness(Protocol):
         ...
 
     async def run_health_checks(self) -> Sequence[HealthRow]:
-        """Run the health checks that need no container."""
+        """Run the health checks that need no container, and return a row for each."""
         ...
 
     async def check_isolation(self) -> HealthRow:
-        """Test the isolation of the containers."""
+        """Test the isolation of the containers, and return the result as a row."""
         ...
 
 
@@ -265,7 +271,7 @@ class RemoteAttempts(Protocol):
         ...
 
     async def ended(self, attempt_id: str, timeout_s: float) -> None:
-        """Wait for the verdict of an attempt, up to a timeout."""
+        """Wait for the verdict of an attempt, for at most `timeout_s` seconds."""
         ...
 
     async def cancel(self, attempt_id: str) -> bool:

@@ -42,21 +42,23 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 LEASE_RETRY_DELAY_S = 0.5
-"""How long to back off from an engine after a lease that could not be had."""
+"""The seconds to wait before a failed lease is retried."""
 LEASE_S = 300.0
-"""How long a journalled lease is good for; recovery does not wait for it, other hosts would."""
+"""The seconds after which a recorded lease expires. Recovery on this host doesn't wait for that, but other
+hosts do.
+"""
 
 RunStaticStages = Callable[[Job], Awaitable[CheckedSubmission]]
-"""Checks the submission of an attempt. Raises: AssaydError, TimeoutError."""
+"""Runs the static stages of an attempt. Raises: AssaydError, TimeoutError."""
 
 RequireImage = Callable[[Job, RunSpec], Awaitable[None]]
-"""Sees that a kind may run in the image that a policy names. Raises: EngineError."""
+"""Checks that a kind works in the image that a policy names. Raises: EngineError, if it doesn't."""
 
 RunElsewhere = Callable[[Job, CheckedSubmission], Awaitable[FinishedAttempt]]
 """Runs an attempt that has passed its static stages in another process. Raises: AssaydError, TimeoutError."""
 
 AddHints = Callable[[Kind, Judgement], Awaitable[Judgement]]
-"""Returns a judgement with what other images would help with."""
+"""Returns a judgement with hints that name other images."""
 
 
 async def accept_any_image(job: Job, spec: RunSpec) -> None:
@@ -67,7 +69,7 @@ class RunJournal(Protocol):
     """A journal of runs, which is written before any submitted code is sent to a container."""
 
     async def lease(self, run: AttemptRun) -> None:
-        """Record a run and its container durably. Raises: StoreError."""
+        """Record a run and its container durably. Raises: StoreError, if this fails."""
         ...
 
 
@@ -157,9 +159,13 @@ class LocalExecution:
             raise AssaydError("attempt.interrupted", message)
 
     async def _run_plan(self, job: Job, spec: RunSpec, payload: BaseModel) -> JudgedRun:
-        """Run the plan in a container. Repeat a run that was lost because of an internal error.
+        """Run the plan in a container, and return the judged run.
+
+        Repeat a run that was lost because of an internal error, if another run is allowed.
 
         A failed lease doesn't count as a run. It is retried as long as the engine may recover.
+
+        Raises: EngineError, if it doesn't recover in time.
         """
         failing_since: float | None = None
         while True:
@@ -182,7 +188,10 @@ class LocalExecution:
             job.deadline.restart(WAITING_S)
 
     async def _wait_for_engine(self, job: Job, problem: EngineError, left_s: float) -> None:
-        """Wait until the sandbox can be used again. Raises: EngineError, at the timeout."""
+        """Wait until the sandbox can be used again.
+
+        Raises: EngineError, if it can't within `left_s` seconds.
+        """
         async with job.deadline.scope():
             await asyncio.sleep(LEASE_RETRY_DELAY_S)
             try:
@@ -205,7 +214,10 @@ class LocalExecution:
 
     @asynccontextmanager
     async def _lease_container(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
-        """Hold a slot and a leased container while the body runs. Raises: EngineError or TimeoutError."""
+        """Hold a slot and a leased container while the body runs.
+
+        Raises: EngineError, if no container can be leased; TimeoutError, if the deadline expires first.
+        """
         async with AsyncExitStack() as held:
             with job.measure_step(self.clock, "lease"):
                 async with job.deadline.scope():
@@ -216,7 +228,10 @@ class LocalExecution:
             yield lease
 
     async def _add_trial_findings(self, job: Job, payload: BaseModel, ran: JudgedRun) -> JudgedRun:
-        """Add a trial's findings, if the kind and the profile require a trial and the submission passed."""
+        """Add a trial's findings, if the kind and the profile require a trial and the submission passed.
+
+        If the trial can't be completed, return the run unchanged.
+        """
         found = ran.judgement.stage_findings
         if not ran.result.outcome.completed or any(map(has_errors, found.values())):
             return ran
@@ -269,7 +284,10 @@ class LocalExecution:
         )
 
     async def _judge_result(self, job: Job, payload: BaseModel, result: RunResult) -> JudgedRun:
-        """Return the validator's judgement of the raw record."""
+        """Return the validator's judgement of the raw record.
+
+        The profile's quality levels, its reporting mode and image hints are applied to it.
+        """
         judge = partial(job.validator.judge, payload, job.policy, result)
         judgement = await self._call_decoder(job, judge, result)
         found = judgement.stage_findings.items()
@@ -314,13 +332,16 @@ class StaticStages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedExecution:
-    """An execution that records the verdicts. It implements `execution.RunAttempt`."""
+    """An execution that records the verdicts. It implements `execution.AttemptRunner`."""
 
     local: LocalExecution
     verdicts: VerdictRecorder
 
     async def __call__(self, job: Job) -> FinishedAttempt:
-        """Run an attempt, and record its verdict."""
+        """Run an attempt, record its verdict, and return the attempt with the recorded verdict.
+
+        Raises: AttemptAbandonedError, if the daemon stops before the outcome is decided.
+        """
         with self.local.sandbox.pool.attempt():
             finished = await self.local.run(job)
             with job.trace_step("record"):
@@ -349,7 +370,7 @@ def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
 
 
 def _plan_run(job: Job, checked: CheckedSubmission) -> RunSpec | None:
-    """Return the run spec, or None if a static stage failed."""
+    """Return the run spec, or None if a static stage failed or the static stages alone decide the verdict."""
     policy = job.policy.to_runtime_policy()
     return None if checked.failed else job.validator.plan(checked.payload, policy, job.limits)
 

@@ -27,7 +27,7 @@ from assayd.policies.files import is_command, is_dotted_name, is_host
 from assayd.static.python.names import get_refusal_reason
 
 MAX_NAMES = 500
-"""Distinct additions, and distinct names that are withheld, of one answer."""
+"""The maximum number of additions, and of withheld names, in one suggestion."""
 _REASONS = {
     "enforcement": 'the rule belongs to the profile\'s mode; `enforcement` = "report" would only report it',
     "adapter.forbidden": "the contract of adapters forbids the name",
@@ -68,7 +68,10 @@ class Suggestion:
     withheld: dict[tuple[str, str], Addition] = field(default_factory=dict)
 
     def note(self, attempt: Attempt, findings: Iterable[Finding], policy: ExecutionPolicy) -> None:
-        """Count an attempt under each addition that the profile would need to allow it."""
+        """Count an attempt under each addition that the profile would need to allow it.
+
+        If the profile already allows it, do nothing.
+        """
         keyed = [finding for finding in findings if finding.profile_key is not None]
         needed = {
             _derive_addition(finding, policy): None for finding in keyed if not _is_allowed(finding, policy)
@@ -102,7 +105,7 @@ class Suggestion:
 
 
 def _render_table(name: str, keys: Mapping[str, set[str]]) -> list[str]:
-    """Return the lines of a table of a profile file."""
+    """Return the lines of a table of a profile file, with the keys that the table requires."""
     if name == "sql":
         return ["[sql.rules]", *(f'{json.dumps(rule)} = "warning"' for rule in sorted(keys["rules"]))]
     stated = [
@@ -131,7 +134,10 @@ def _is_allowed(finding: Finding, policy: ExecutionPolicy) -> bool:
 
 
 def _derive_addition(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | None]:
-    """Return the key and name that would resolve a finding, and the reason if no addition is suggested."""
+    """Return the key and name that would resolve a finding, and the reason if they aren't suggested.
+
+    The reason is None if they are suggested.
+    """
     key, name = finding.profile_key or "", finding.subject or finding.rule
     if key == "sql.rules":
         return key, finding.rule, None if finding.rule in SQL_RULES else "no profile may set the rule"
@@ -162,7 +168,7 @@ async def suggest_additions(
     attempts: AsyncIterator[Attempt],
     findings: Callable[[Attempt], Awaitable[Iterable[Finding]]],
 ) -> Suggestion:
-    """Return the additions that a profile needs for attempts that it refused or would have refused."""
+    """Return the additions that a profile needs to allow attempts that it refused or would have refused."""
     suggestion = Suggestion(policy=policy.name)
     async for attempt in attempts:
         suggestion.note(attempt, await findings(attempt), policy)
@@ -176,9 +182,11 @@ def listed(additions: Mapping[tuple[str, str], Addition]) -> list[Addition]:
 
 PYTHON = "python"
 ENFORCED, OBSERVED = "module", "code"
-"""The kinds of Python if no kind has the profile as its default: does the profile enforce imports?"""
+"""The kinds that check Python if no kind has the profile as its default: the first if the profile enforces
+imports, otherwise the second.
+"""
 _LABEL = "Step 1 (snippet): "
-"""How messages about the only step begin."""
+"""The prefix of messages about the snippet if it is checked as a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +249,10 @@ def _build_valid_payload(kind: Kind) -> Mapping[str, Any]:
 
 
 def _add_snippet(snippet: Snippet, payload: Mapping[str, Any], kind: Kind) -> tuple[Mapping[str, Any], int]:
-    """Insert the snippet into a payload. Return the payload and the number of lines before the snippet."""
+    """Insert the snippet into a payload. Return the payload and the number of lines before the snippet.
+
+    Raises: RequestError ``invalid``, if the kind doesn't accept code in the snippet's language.
+    """
     if snippet.language != PYTHON and "steps" in payload:
         step = {"name": "snippet", "type": snippet.language, "content": snippet.text}
         return {**payload, "steps": [step]}, 0

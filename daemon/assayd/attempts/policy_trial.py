@@ -36,7 +36,9 @@ from assayd.policies import PolicySet, tighten_policy
 from assayd.store.jobs import DatabaseJobStore
 
 MAX_LARGE = 2
-"""Large submissions in memory for static checks, of all users: read, each takes many times its size."""
+"""The maximum number of large submissions that are checked at a time, for all users. Each takes many times
+its size in memory.
+"""
 
 
 class CheckConcurrencyLimiter:
@@ -49,14 +51,17 @@ class CheckConcurrencyLimiter:
 
     @asynccontextmanager
     async def wait_for_user_turn(self, uid: int) -> AsyncIterator[None]:
-        """Wait until no other check of this user is running."""
+        """Wait until no other check of this user is running, and hold the user's turn while the body runs."""
         lock = self._users.setdefault(uid, asyncio.Lock())
         async with lock:
             yield
 
     @asynccontextmanager
     async def wait_for_size_turn(self, uid: int, size: int) -> AsyncIterator[None]:
-        """Wait until a submission of `size` bytes may be read and kept in memory during its analysis."""
+        """Wait until a submission of `size` bytes may be read, and hold its slot while the body runs.
+
+        A submission of up to `LARGE_BYTES` needs no slot.
+        """
         if size <= LARGE_BYTES:
             yield
             return
@@ -65,15 +70,15 @@ class CheckConcurrencyLimiter:
 
 
 MAX_TRIED = 2000
-"""Attempts of one trial; the newest ones are taken."""
+"""The maximum number of attempts in a trial, starting with the newest."""
 MAX_S = 600.0
-"""How long one trial may take; after that it ends with its result so far."""
+"""The seconds after which a trial ends with its results so far."""
 AT_ONCE = 4
-"""Attempts that wait for analysis workers together; a user never occupies all workers."""
+"""The number of attempts that are checked at a time, so that one user never occupies all analysis workers."""
 PAGE = 100
 EXAMPLES = 3
 RUN_S = 120.0
-"""Longest wait for a full validation."""
+"""The seconds to wait for the verdict of a submission that is run."""
 _JUDGED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 
@@ -106,7 +111,10 @@ class TrialChange:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyTrial:
-    """The progress and results of a trial. `undecided` attempts failed at run time and need a new run."""
+    """The progress and results of a trial. `undecided` attempts failed at run time and need a new run.
+
+    `left_out` attempts couldn't be tried.
+    """
 
     total: int
     tried: int = 0
@@ -158,7 +166,9 @@ class PolicyTrialRunner:
     ) -> AsyncGenerator[PolicyTrial, None]:
         """Yield the trial's state as it progresses. If the generator is closed, cancel the trial.
 
-        Raises: RequestError ``policy.busy``.
+        The trial is incomplete if it exceeds `MAX_S` seconds or the user's quota.
+
+        Raises: RequestError ``policy.busy``, if another review of the user is running.
         """
         with self.hold_review_slot(peer.uid):
             attempts = await self._select_attempts(query)
@@ -182,7 +192,10 @@ class PolicyTrialRunner:
 
     @contextmanager
     def hold_review_slot(self, uid: int) -> Iterator[None]:
-        """Hold the user's only slot for policy reviews. Raises: RequestError ``policy.busy``."""
+        """Hold the user's only slot for policy reviews while the body runs.
+
+        Raises: RequestError ``policy.busy``, if the slot is in use.
+        """
         if uid in self.busy:
             message = "your other trial or suggestion is still running; wait for it or cancel it"
             raise RequestError("policy.busy", message, retryable=True)
@@ -193,7 +206,10 @@ class PolicyTrialRunner:
             self.busy.discard(uid)
 
     async def _select_attempts(self, query: AttemptQuery) -> list[Attempt]:
-        """Return the newest matching finished attempts whose verdicts depend on the submitted code."""
+        """Return up to `MAX_TRIED` matching finished attempts whose verdicts depend on the submitted code.
+
+        The newest attempts are selected first.
+        """
         found: list[Attempt] = []
         query = replace(query, state=State.FINISHED, limit=PAGE)
         while len(found) < MAX_TRIED:
@@ -207,7 +223,10 @@ class PolicyTrialRunner:
     async def _check_attempt(
         self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, uid: int
     ) -> None:
-        """Compare an attempt's verdict with the result of its static stages under the profile."""
+        """Compare an attempt's verdict with the result of its static stages under the profile.
+
+        If its submission can't be read, count it in `left_out`.
+        """
         try:
             async with self.turns.wait_for_size_turn(uid, await self.jobs.document_size(attempt.id)):
                 document = await self.jobs.document(attempt.id)

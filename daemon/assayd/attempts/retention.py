@@ -34,7 +34,7 @@ log = structlog.get_logger()
 SWEEP_INTERVAL_S = 300.0
 FREE_SPACE_CHECK_INTERVAL_S = 2.0
 AT_ONCE = 100
-"""Attempts that are removed in one transaction."""
+"""The maximum number of attempts that are removed in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,9 @@ class Retention:
         self._uploads = uploads
         self._sweeping = asyncio.Lock()
         self.leads = leads
-        """Whether this process sweeps by itself; of several on one database, one does."""
+        """Returns whether this process sweeps periodically. Of several processes with one database, only one
+        does.
+        """
 
     async def keep_sweeping(self) -> NoReturn:
         """Sweep periodically, and when disk space is short, until cancelled. Retry after store errors."""
@@ -132,7 +134,10 @@ class Retention:
             await asyncio.sleep(FREE_SPACE_CHECK_INTERVAL_S)
 
     async def sweep(self, *, dry_run: bool = False) -> SweepResult:
-        """Remove old or excess attempts, and superseded bundles. In a dry run, only count them."""
+        """Remove old or excess attempts, and superseded bundles. In a dry run, only count them.
+
+        Return the counts.
+        """
         async with self._sweeping:
             swept = SweepResult()
             async with aclosing(self._select_removals(stays=dry_run)) as pages:
@@ -322,6 +327,9 @@ class UploadTracker:
                 self._ended[batch_id] = self._clock.now()
 
     def get_received_since(self, moment: datetime) -> frozenset[str]:
-        """Return the batches that received lines since `moment`, and forget all other batches."""
+        """Return the batches that are being uploaded or received lines since `moment`.
+
+        Forget all other batches.
+        """
         self._ended = {batch: ended for batch, ended in self._ended.items() if ended >= moment}
         return self.active | self._ended.keys()

@@ -40,7 +40,9 @@ log = structlog.get_logger()
 
 TIMEOUT_RULE = "sandbox.timeout"
 UNIT_TIMEOUT_S = 1.0
-"""A sample that never ends should not take long to show it; others get what their policy gives."""
+"""The timeout in seconds for the units of a sample that never ends. Other samples have the timeout of their
+policy.
+"""
 
 
 class SelfTest:
@@ -54,6 +56,8 @@ class SelfTest:
         self, validator: Kind, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
     ) -> list[str]:
         """Run one sample, and return a sentence for each deviation from the sample's expected result.
+
+        The result is empty if there is none.
 
         Raises: AssaydError, if the sample can't be run.
         """
@@ -74,7 +78,10 @@ class SelfTest:
         )
 
     async def _run_spec(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
-        """Run a container. As for an attempt, repeat the lease once after a retryable error."""
+        """Run a container, and return its result.
+
+        As for an attempt, repeat the lease once after a retryable error.
+        """
         try:
             async with self._sandbox.lease(spec) as lease:
                 return await self._sandbox.run(lease, Deadline(limits.timeout_s))
@@ -100,13 +107,15 @@ def _find_sample_deviations(
 
 
 SAMPLES_TRIED = 4
-"""Samples of a kind that are run in an image; the isolation check takes as long as these."""
+"""The maximum number of a kind's samples that are run in an image. The isolation check takes as long as
+these.
+"""
 _SHOWN = 5
 AGAIN_S = 60.0
-"""How long a failed trial counts: a machine that is too busy fails one that would pass."""
+"""The seconds for which a failed test counts. On a busy machine, a suitable image can fail the test."""
 
 CheckImage = Callable[[Sandbox, str], Awaitable[Sequence[str]]]
-"""Tries the isolation of an image's containers; returns a sentence for each part that does not hold."""
+"""Tests the isolation of an image's containers, and returns a sentence for each problem."""
 
 
 class ImageTester:
@@ -134,6 +143,8 @@ class ImageTester:
 
     async def require_usable(self, validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
         """Check that containers of a policy's image are isolated, and that the kind works in them.
+
+        If the policy names no image, do nothing.
 
         Raises: EngineError ``image.unfit``, ``image.no_python``, or an error that prevents the test.
         """
@@ -182,7 +193,10 @@ class ImageTester:
         return complaints
 
     async def _run_samples(self, name: str, validator: Kind, *, python: bool) -> Sequence[str]:
-        """Run a kind's samples in an image under the kind's policy. Skip Python samples without Python."""
+        """Run a kind's samples in an image under the kind's policy, and return a sentence for each deviation.
+
+        If the image has no Python, skip the samples that need it.
+        """
         policy = replace(self._policies.get(validator.default_policy), image=name)
         limits = derive_attempt_limits(policy, self._caps)
         said = []
@@ -219,7 +233,10 @@ class ImageHints:
         self._named = named
 
     async def add(self, validator: Kind, judgement: Judgement) -> Judgement:
-        """Return the judgement, with hints that name images with the missing modules."""
+        """Return the judgement, with hints that name images with the missing modules.
+
+        If no module is missing, return it unchanged.
+        """
         found = [one for findings in judgement.stage_findings.values() for one in findings]
         if not validator.any_image or all(finding.rule != _MISSING for finding in found):
             return judgement

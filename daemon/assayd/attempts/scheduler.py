@@ -49,16 +49,16 @@ from assayd.store.jobs import DatabaseJobStore
 log = structlog.get_logger()
 
 LARGE_BYTES = 2 * 2**20
-"""A submission that takes more memory than this once it is read gets one of a few slots while it runs."""
+"""The memory that a submission can take once it is parsed without needing a slot for large submissions."""
 REMOVED_S = 1.0
-"""How long it takes to remove a container, about."""
+"""The approximate seconds that the removal of a container takes."""
 LARGE_AT_ONCE = 2
 LEFT = "attempt.left"
-"""The error of a span whose attempt the next run of the daemon goes on with."""
+"""The error code of a span whose attempt the daemon's next run continues."""
 MAX_PER_FREE = 7
-"""Attempts that a user may have under way for each place that stays free."""
+"""The number of active attempts that a user can have for each free slot that remains."""
 ALONE_S = 300.0
-"""If no other user has submitted anything for so long, a user may have all places."""
+"""If no other user has submitted anything for this many seconds, a user can use all slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,9 @@ class Scheduler:
         self._active_of: Counter[int] = Counter()
         self._permits: Counter[int] = Counter()
         self._submitted: dict[int | None, float] = {None: clock.monotonic()}
-        """When each user last submitted something, the latest at the end; None: users before the start."""
+        """The time of each user's last submission, in chronological order. None stands for the time before
+        the start.
+        """
         self.budget = ByteBudget(limits.bytes, pace=pace)
         self._large = FairSemaphore(LARGE_AT_ONCE)
         self._finished: dict[str, asyncio.Future[FinishedAttempt]] = {}
@@ -189,7 +191,8 @@ class Scheduler:
 
         The permit is released when the attempt ends, or by `release`.
 
-        Raises: RequestError ``queue.full``, ``quota.full`` or ``not_ready`` (all retryable).
+        Raises: RequestError (retryable) ``queue.full``, if the queue or its memory is full; ``quota.full``,
+        if the user has too many unfinished attempts; ``not_ready``, if the daemon is stopping.
         """
         limits = self._limits
         if self._stopping.is_set():
@@ -241,7 +244,7 @@ class Scheduler:
         self._metrics.queue_bytes.set(self.budget.held)
 
     def _pop_next(self) -> QueuedAttempt | None:
-        """Remove and return the next attempt to start. Users take turns.
+        """Remove and return the next attempt to start, or None if no attempt may start now. Users take turns.
 
         A user's first attempt needs one free slot. Each further attempt must leave one free slot for every
         `MAX_PER_FREE` active attempts of the user, and at least one, unless the user is alone.
@@ -300,7 +303,11 @@ class Scheduler:
         return emit
 
     async def _run_attempt(self, job: Job, order: QueuedAttempt) -> None:
-        """Run one attempt, record its verdict, and wake its waiters."""
+        """Run one attempt, record its verdict, and wake its waiters.
+
+        An attempt that is abandoned, or lost because of an internal error, stays recorded without a verdict
+        for the daemon's next run.
+        """
         attempt_id = job.attempt.id
         waiting = self._finished[attempt_id]
         with structlog.contextvars.bound_contextvars(
@@ -417,7 +424,8 @@ class Scheduler:
     async def wait(self, attempt_id: str, timeout_s: float | None) -> FinishedAttempt | None:
         """Wait for a waiting or active attempt. Return None at the timeout or if the attempt is neither.
 
-        An attempt that this run of the daemon can't finish anymore counts as neither waiting nor active.
+        If `timeout_s` is None, wait without a timeout. An attempt that this run of the daemon can't finish
+        anymore counts as neither waiting nor active.
         """
         future = self._finished.get(attempt_id)
         if future is None:
@@ -453,7 +461,10 @@ class Scheduler:
         self._hub.end()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Stop starting attempts, and wait until the active ones have ended. Return False at the timeout."""
+        """Stop starting attempts, and wait until the active ones have ended.
+
+        Return False if some are still active after `timeout_s` seconds.
+        """
         self._stopping.set()
         if self._active:
             futures = [self._finished[attempt_id] for attempt_id in self._active]

@@ -59,25 +59,29 @@ log = structlog.get_logger()
 
 RECENT = 256
 RECENT_BYTES = 64 * 2**20
-"""How many finished attempts are kept in memory with their documents, for those who wait for them."""
+"""The maximum size of the documents of recently finished attempts that are kept in memory for waiting
+callers.
+"""
 
 UNDER_WAY = frozenset(State) - {State.QUEUED, State.FINISHED}
-"""The states that only memory knows."""
+"""The states that are only in memory."""
 
 Documents = tuple[bytes, bytes]
-"""Report and execution, as JSON text."""
+"""A report and an execution record, as JSON text."""
 
 
 SAMPLES_RUN = 1
-"""Samples of each kind that an examination takes a container for; tests/contract runs all.
+"""The number of each kind's samples that a health check runs in a container; tests/contract runs all.
 
-A container of an engine that is spoken to costs a third of a second of processor time.
+With some engines, a container costs a third of a second of CPU time.
 """
 SAMPLES_AT_ONCE = 4
 ENGINE_ANSWERS_S = 8.0
-"""Timeout of an examination for the parts that need no container."""
+"""The timeout in seconds for the health checks that need no container."""
 EXAMINED_S = 20.0
-"""The same for each thing that takes some; both together are less than a client waits for its answer."""
+"""The timeout in seconds for each health check that needs containers. A client waits longer than both
+timeouts together.
+"""
 
 
 class DaemonService:
@@ -158,7 +162,7 @@ class DaemonService:
         return self._acceptance.now()
 
     async def require_ready(self) -> None:
-        """Check that attempts are accepted. Raises: RequestError ``not_ready``."""
+        """Check that attempts are accepted. Raises: RequestError ``not_ready``, if they aren't."""
         await self._acceptance.require_accepting()
 
     async def submit(
@@ -171,7 +175,10 @@ class DaemonService:
         max_runs: int | None = None,
         from_gateway: bool = False,
     ) -> AcceptedSubmission:
-        """Accept a submission durably and put the attempt into the queue."""
+        """Accept a submission durably and put the attempt into the queue.
+
+        If it was accepted before, return its attempt.
+        """
         origin = AttemptOrigin(
             peer=peer,
             attempt_id=attempt_id,
@@ -184,7 +191,7 @@ class DaemonService:
     async def replay(self, attempt: Attempt, *, peer: Peer, idempotency_key: str | None = None) -> Attempt:
         """Accept the submission of a finished attempt again. With the same key, return the same replay.
 
-        Raises: RequestError ``attempt.unfinished``.
+        Raises: RequestError ``attempt.unfinished``, if the attempt has no verdict yet.
         """
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
@@ -195,7 +202,10 @@ class DaemonService:
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
-        """Return the differences of a finished replay from its original; None if the original was removed."""
+        """Return the differences of a finished replay from its original.
+
+        The result is None if the original or a bundle was removed.
+        """
         first = await self.get(attempt.replay_of) if attempt.replay_of is not None else None
         if first is None:
             return None
@@ -209,7 +219,7 @@ class DaemonService:
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
         """Return the attempt once it is finished. At the timeout, return its current state.
 
-        Raises: RequestError ``not_found``.
+        Raises: RequestError ``not_found``, if the attempt doesn't exist.
         """
         elsewhere = self._find_remote_attempts(attempt_id)
         if elsewhere is not None:
@@ -243,11 +253,14 @@ class DaemonService:
         return documents
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Return the attempt with this id, or None."""
+        """Return the attempt with this id, or None if it doesn't exist."""
         return self._scheduler.get_active(attempt_id) or await self._jobs.get(attempt_id)
 
     async def list(self, query: AttemptQuery) -> AttemptPage:
-        """List attempts, the newest first. Active attempts have their current state."""
+        """List attempts, the newest first. Active attempts have their current state.
+
+        With a state that only active attempts have, list all matching attempts on one page.
+        """
         if query.state in UNDER_WAY:
             return AttemptPage(attempts=tuple(self._scheduler.list_active(query)), next_cursor=None)
         page = await self._jobs.list(query)
@@ -259,7 +272,7 @@ class DaemonService:
         return await self._jobs.summary(query, bucket_s)
 
     async def cancel(self, attempt_id: str) -> None:
-        """Cancel an attempt. Raises: RequestError ``attempt.finished``."""
+        """Cancel an attempt. Raises: RequestError ``attempt.finished``, if it already has a verdict."""
         elsewhere = self._find_remote_attempts(attempt_id)
         here = self._scheduler.cancel(attempt_id)
         if not here and (elsewhere is None or not await elsewhere.cancel(attempt_id)):
@@ -276,7 +289,10 @@ class DaemonService:
             return NOTHING, NOTHING
 
     async def read_documents(self, attempt: Attempt) -> Documents:
-        """Return the documents of an attempt from its bundle, not from memory."""
+        """Return the documents of an attempt from its bundle, not from memory; null if it has no bundle.
+
+        Raises: StoreError, if the bundle can't be read.
+        """
         if attempt.bundle is None:
             return NOTHING, NOTHING
         moment = format_timestamp(attempt.created_at)
@@ -285,7 +301,10 @@ class DaemonService:
         return report, execution
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
-        """Yield one file of the bundle in pieces."""
+        """Yield one file of the bundle in pieces.
+
+        Raises: RequestError ``not_found``, if the attempt has no bundle.
+        """
         return self._artifacts.read_chunks(_require_bundle(attempt), name)
 
     def bundle_path(self, attempt: Attempt) -> str | None:
@@ -294,13 +313,19 @@ class DaemonService:
         return None if path is None else str(path)
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
-        """Yield the whole bundle as a tar archive, in pieces."""
+        """Yield the whole bundle as a tar archive, in pieces.
+
+        Raises: RequestError ``not_found``, if the attempt has no bundle.
+        """
         return self._artifacts.stream_tar(_require_bundle(attempt))
 
     async def events(
         self, attempt_id: str, *, after: str | None = None
     ) -> AsyncGenerator[AttemptEvent, None]:
-        """Yield an attempt's events after the event with this id, until the event ``finished``."""
+        """Yield an attempt's events after the event with this id, until the event ``finished``.
+
+        If the events aren't in memory, yield the stored ones.
+        """
         _, position = parse_event_id(after) if after else (0, 0)
         elsewhere = None if self._hub.holds_events(attempt_id) else self._find_remote_attempts(attempt_id)
         attempt = await self._jobs.get(attempt_id) if elsewhere is not None else None
@@ -321,7 +346,7 @@ class DaemonService:
         return self._hub.follow_all(uid, after=after)
 
     async def collect_garbage(self, *, dry_run: bool) -> SweepResult:
-        """Remove old or excess attempts. In a dry run, only report them."""
+        """Remove old or excess attempts, and return their counts. In a dry run, only count them."""
         return await self._retention.sweep(dry_run=dry_run)
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
@@ -337,7 +362,7 @@ class DaemonService:
     def check_policy(
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
-        """Return a profile's effective values, or its errors, without loading the profile."""
+        """Return a profile's effective values, or None and its errors, without loading the profile."""
         policies = self._policies
         try:
             policy = policies.resolve_file(Path(f"{name}.toml"), content)
@@ -358,11 +383,17 @@ class DaemonService:
         return metrics.render_metrics()
 
     async def image_digest(self, name: str) -> str:
-        """Return the digest of the image to which a name currently refers. Raises: EngineError."""
+        """Return the digest of the image to which a name currently refers.
+
+        Raises: EngineError, if the image doesn't exist or the engine fails.
+        """
         return await self._readiness.image_digest(name)
 
     async def health(self) -> Sequence[HealthRow]:
-        """Return the results of all health checks: engine, images, isolation, limits and permissions."""
+        """Return the results of all health checks: engine, images, isolation, limits and permissions.
+
+        If a check without containers fails, omit the isolation check and the samples.
+        """
         rows = [*await self._examine_engine(), *await self._acceptance.rows()]
         rows += [
             build_identity_row(self._copied_from, self._facts.state_dir),
@@ -408,7 +439,10 @@ class DaemonService:
         return replace(row, took_s=self._clock.monotonic() - began)
 
     async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
-        """Run a validator's samples: all that need no container, and some that need a container."""
+        """Run a validator's samples: all that need no container, and some that need one.
+
+        Return the result as a row.
+        """
         read = [sample for sample in validator.samples if not sample.needs_container]
         run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_RUN]
         samples = (*read, *run)
@@ -425,7 +459,10 @@ class DaemonService:
     async def _try_sample(
         self, selftest: SelfTest, validator: Kind, sample: Sample, places: asyncio.Semaphore
     ) -> Sequence[str]:
-        """Run one sample, and return a sentence for each deviation from the expected result."""
+        """Run one sample, and return a sentence for each deviation from the expected result.
+
+        An AssaydError becomes a sentence, too.
+        """
         policy = self._policies.get(validator.default_policy)
         limits = derive_attempt_limits(policy, self._caps)
         async with places:

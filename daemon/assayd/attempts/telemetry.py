@@ -32,13 +32,13 @@ from assayd.store.outbox import Outbox
 log = structlog.get_logger()
 
 RULES_SHOWN = 10
-"""How many rules the line of an attempt names; its report has them all."""
+"""The maximum number of rules in an attempt's log line. Its report contains all of them."""
 
 
 _LOGGED = tuple(
     field.name for field in fields(Facts) if field.name not in {"stages", "cpu_s", "limit_shares"}
 )
-"""The facts that are keys of the line as they are."""
+"""The names of the facts that the log line contains unchanged."""
 
 
 def collect_facts(report: Report, result: RunResult | None, limits: Limits) -> Facts:
@@ -196,7 +196,10 @@ async def update_gauges_periodically(
 async def count(
     metrics: Metrics, jobs: DatabaseJobStore, batches: DatabaseBatchStore, outbox: Outbox
 ) -> None:
-    """Set the gauges of waiting items, waiting messages and bundle bytes. Raises: StoreError."""
+    """Set the gauges of waiting items, waiting messages and bundle bytes.
+
+    Raises: StoreError, if the store fails.
+    """
     metrics.batch_items_waiting.set(await batches.count_unfinished_items())
     metrics.webhook_messages.set((await outbox.count_undelivered()).count)
     metrics.bundle_bytes.set(sum(usage.disk_bytes for usage in (await jobs.usage()).values()))

@@ -43,9 +43,9 @@ from assayd.store.jobs import DatabaseJobStore
 log = structlog.get_logger()
 
 RETRY_S = 1.0
-"""Pause before a retry of a line that can't be accepted now."""
+"""The seconds before a line that can't be accepted now is tried again."""
 PUBLISHED_EVERY_S = 1.0
-"""Progress is published no more often than this, except the end."""
+"""The minimum interval in seconds between progress events, except for the last event."""
 STALLED_UPLOAD_CHECK_INTERVAL_S = 60.0
 
 
@@ -53,7 +53,7 @@ STALLED_UPLOAD_CHECK_INTERVAL_S = 60.0
 class BatchLimits:
     """Limits of batches: the number per user, the concurrent attempts per batch, and the size.
 
-    `silent_upload` is the pause in seconds after which an upload is regarded as ended.
+    `silent_upload` is the pause after which an upload is regarded as ended.
     """
 
     per_uid: int = 100
@@ -143,10 +143,10 @@ class DaemonBatches:
             feeder.stop()
 
     async def recover(self, unfinished: Sequence[Attempt], only: Container[str] | None = None) -> None:
-        """Continue the batches of a previous run. Its unfinished attempts must have been started before.
+        """Continue the batches of a previous run. Cancel the unfinished attempts of cancelled batches.
 
         Args:
-            unfinished: the unfinished attempts.
+            unfinished: the unfinished attempts, which must have been started before.
             only: the ids of the batches to continue; None for all.
         """
         named = {attempt.batch_id for attempt in unfinished if attempt.batch_id is not None}
@@ -166,7 +166,7 @@ class DaemonBatches:
             self._start_feeder(batch)
 
     async def check_batch(self, batch_id: str) -> None:
-        """Update a batch that this process feeds after another process has added items or cancelled it."""
+        """Update a batch that another process has added items to or cancelled, unless it has ended."""
         batch = await self._store.get(batch_id)
         feeder = self._feeders.get(batch_id)
         if batch is None or batch.state is BatchState.FINISHED:
@@ -204,8 +204,8 @@ class DaemonBatches:
     async def open(self, request: BatchRequest, *, peer: Peer) -> Batch:
         """Create a batch, or reopen the existing batch with this name.
 
-        Raises: RequestError ``not_ready`` or ``quota.full`` (retryable), ``invalid``,
-        ``webhook.not_allowed``.
+        Raises: RequestError ``invalid``, if the concurrency is too high; ``not_ready`` or ``quota.full``
+        (retryable), if the batch can't be accepted; an error of `WebhookGate`.
         """
         wanted = self._check_concurrency(request.concurrency)
         await self._admission.check_webhook(request.webhook, peer.uid)
@@ -251,7 +251,8 @@ class DaemonBatches:
             body: the bytes of the lines, in pieces of any size.
             sees: a function that returns whether the sender may refer to an attempt.
 
-        Raises: RequestError ``quota.full`` or ``not_ready`` (retryable).
+        Raises: RequestError ``too_large``, if there are too many lines; ``batch.removed``, if it is;
+        ``not_ready``, ``quota.disk`` or ``queue.full`` (retryable), if there is too little space.
         """
         total = ReceivedLines()
         receiver = LineReceiver(
@@ -303,11 +304,11 @@ class DaemonBatches:
         return await self._store.get(name) or await self._store.find(uid, name)
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
-        """List batches, newest first."""
+        """List the batches of a user, or of all users if `uid` is None, the newest first."""
         return await self._store.list(uid=uid, cursor=cursor, limit=limit)
 
     async def progress(self, batch_id: str) -> BatchProgress:
-        """Return the progress of a batch. Raises: RequestError ``not_found``."""
+        """Return the progress of a batch. Raises: RequestError ``not_found``, if the batch doesn't exist."""
         batch = await self._store.get(batch_id)
         if batch is None:
             raise RequestError("not_found", f"batch {batch_id} doesn't exist")
@@ -320,7 +321,7 @@ class DaemonBatches:
         )
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[BatchItem]:
-        """Return items in line order, after a given line."""
+        """Return up to `limit` items in line order, after a given line."""
         return await self._store.items(batch_id, after=after, limit=limit)
 
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
@@ -331,8 +332,8 @@ class DaemonBatches:
         """Return the signed statement of a finished batch with all its items.
 
         Raises:
-            RequestError: ``attestation.off``, ``batch.unfinished``.
-            AssaydError: ``attestation.failed``.
+            RequestError: ``attestation.off`` without a key; ``batch.unfinished``, if it isn't finished.
+            AssaydError: ``attestation.failed``, if the statement can't be signed.
         """
         if self._attester is None:
             raise RequestError("attestation.off", "this daemon doesn't sign verdicts; set attestation.key")
@@ -348,7 +349,7 @@ class DaemonBatches:
         return await self._attester.attest_batch(batch, items)
 
     async def follow(self, batch_id: str) -> AsyncGenerator[BatchProgress, None]:
-        """Yield a batch's progress whenever it changes, until the batch has ended."""
+        """Yield a batch's progress whenever it changes, until the batch has ended or the daemon stops."""
         while not self._stopping.is_set():
             feeder = self._feeders.get(batch_id)
             changed = feeder.changed.next if feeder is not None else None
@@ -365,7 +366,7 @@ class DaemonBatches:
     async def retry_errors(self, batch: Batch) -> None:
         """Run the items with the verdict `error` again as new attempts. Malformed lines stay unchanged.
 
-        Raises: RequestError ``not_ready`` (retryable), ``batch.cancelled``, ``batch.removed``.
+        Raises: RequestError ``not_ready`` (retryable); ``batch.cancelled`` or ``batch.removed``, if it is.
         """
         self._admission.require_ready()
         count = await self._store.retry_errors(batch.id, self._ids.new)
@@ -376,7 +377,7 @@ class DaemonBatches:
     async def cancel(self, batch: Batch) -> None:
         """Cancel a batch: start no more attempts, and end the running ones.
 
-        Raises: RequestError ``batch.finished``.
+        Raises: RequestError ``batch.finished``, if the batch is finished.
         """
         if batch.state is BatchState.FINISHED:
             raise RequestError("batch.finished", "the batch is finished")
@@ -389,7 +390,7 @@ class DaemonBatches:
 
 
 AT_ONCE = 32
-"""Items whose reports are read side by side."""
+"""The number of items whose reports are read concurrently."""
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
@@ -397,7 +398,7 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 async def iter_result_lines(
     batch_id: str, store: DatabaseBatchStore, jobs: DatabaseJobStore, documents: ReadDocuments
 ) -> AsyncGenerator[bytes, None]:
-    """Yield one line of JSON per item, with its attempt and report.
+    """Yield one line of JSON per item, with its attempt and report, or null if they don't exist.
 
     Args:
         batch_id: the id of the batch.
@@ -433,7 +434,7 @@ async def _render_attempt(attempt: Attempt | None, documents: ReadDocuments) -> 
 
 
 READ_AHEAD = 64
-"""Items that are read together, so that not each needs a separate read."""
+"""The number of items that are read from the store at once."""
 
 
 class BatchFeeder:
@@ -573,7 +574,7 @@ class BatchFeeder:
         return True
 
     async def _submit_item(self, item: WaitingItem) -> bool:
-        """Submit an item. Return False if it is already finished or can't be submitted."""
+        """Submit an item. Return False if it's finished or refused. Raises: AssaydError, if retryable."""
         try:
             origin = AttemptOrigin(
                 peer=self.batch.peer,

@@ -23,10 +23,10 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
 ImageDigest = Callable[[str], Awaitable[str]]
-"""Returns which image a name refers to at present. Raises: EngineError."""
+"""Returns the digest of the image to which a name currently refers. Raises: EngineError."""
 
 AT_ONCE = 256
-"""Lines that are read in one go and recorded in one transaction."""
+"""The maximum number of lines that are parsed together and recorded in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,10 @@ class LineReceiver:
         self._images: dict[str, str] = {}
 
     async def receive_lines(self, body: AsyncIterator[bytes]) -> AsyncIterator[ReceivedLines]:
-        """Yield the results of the lines in groups. Each group is recorded before it is yielded."""
+        """Yield the results of the lines in groups. Each group is recorded before it is yielded.
+
+        Raises: RequestError, if there are too many lines or a quota is exceeded. The lines before are kept.
+        """
         cutter = LineSplitter(self._caps.line_bytes)
         with self._budget.reserve_growing(self._batch.peer.uid) as held:
             async for data in body:
@@ -192,7 +195,7 @@ class LineSplitter:
         return len(self._rest.text)
 
     def feed(self, data: bytes) -> Iterator[RawLine]:
-        """Return the lines that are completed by these bytes."""
+        """Yield the lines that are completed by these bytes."""
         *ended, last = data.split(b"\n")
         for piece in ended:
             self._rest.add(piece, self._most_bytes)

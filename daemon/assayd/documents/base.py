@@ -54,7 +54,9 @@ _LIMITS = JsonLimits(
 
 _SCALARS = frozenset({int, float, bool, type(None)})
 _PIECE = 20_000
-"""Approximate number of values and string parts per write; serializing takes many times their memory."""
+"""The approximate number of values and string parts per write, because serializing takes many times their
+memory.
+"""
 _AT_ONCE = 1000
 _TEXT_CHARS = 2**18
 
@@ -238,9 +240,11 @@ def _to_request_error(error: JsonError) -> RequestError:
 
 
 MOST = 100
-"""Errors up to which pydantic validates the value and reports them in detail."""
+"""The maximum number of errors for which pydantic validates a value and reports the errors in detail."""
 MAX_PLACE_CHARS = 200
-"""Characters of a wrong key that a response repeats: callers choose keys, which may be megabytes long."""
+"""The maximum number of a wrong key's characters in a response. Callers choose keys, which may be megabytes
+long.
+"""
 _PLAIN = (str, int, float, bool)
 
 
@@ -333,7 +337,7 @@ class BaseDocument(BaseModel):
     def from_value(cls, value: object, **others: object) -> Self:
         """Return a document with the fields from `others`, and all other fields from the value's attributes.
 
-        Times are formatted as RFC 3339 in UTC.
+        Times are formatted as RFC 3339 in UTC. Nothing is validated.
         """
         members: dict[str, object] = {}
         for name in cls.__pydantic_fields__:

@@ -1,12 +1,6 @@
 """Documents of repairs, generations and workflows, and the requests that start them.
 
-Documents of repairs and generations, and the requests that start them.
-
-This module only defines the models; `assayd_chains` decides their contents.
-
-Documents of workflows, and of the requests that check, run or resume a workflow.
-
-This module only defines the models; `assayd_workflows` decides their contents.
+This module only defines the models; `assayd_chains` and `assayd_workflows` decide their contents.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class NodeListDocument(BaseDocument):
 
 
 class DistrustDocument(BaseDocument):
-    """The number of verdicts of a node that were marked as distrusted."""
+    """The numbers of a distrusted node's verdicts that were marked, and of its runs that other nodes get."""
 
     node: NodeDocument | None = Field(
         description="The node, which takes no work from now on; null if it was forgotten."

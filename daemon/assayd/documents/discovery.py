@@ -62,7 +62,7 @@ class PolicyProblemDocument(BaseDocument):
 
 
 class PolicyCheckDocument(BaseDocument):
-    """The effective values of a checked profile."""
+    """The effective values of a checked profile, or its errors."""
 
     problems: list[PolicyProblemDocument] = Field(description="Errors; empty if there are none.")
     policy: dict[str, Any] | None = Field(description="Its effective values; null with problems.")

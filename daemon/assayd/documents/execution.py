@@ -234,7 +234,7 @@ _REPEATED: Mapping[str, frozenset[str]] = {"report.stages": frozenset({"findings
 
 MOST_LISTED = 100
 MAX_BYTES = 2048
-"""Bytes up to which a differing value is shown; a longer one is replaced by a note."""
+"""The maximum size of a differing value that is shown. A larger one is replaced by a note."""
 
 # The daemon's own documents, parsed without a schema.
 Json = Any
@@ -266,7 +266,9 @@ class ReplayDiffDocument(BaseDocument):
 
 
 def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> ReplayDiffDocument:
-    """Return the differences between a replay and its original.
+    """Return the differences between a replay and its original, without volatile fields.
+
+    Up to `MOST_LISTED` differences are listed.
 
     Args:
         first: the original attempt.
@@ -320,7 +322,9 @@ def _abbreviate(value: Json) -> Json:
 
 
 COMPARED_LINES = 200
-"""Changed lines up to which unchanged lines between them are searched for."""
+"""The maximum number of changed lines between which unchanged lines are searched for. In a longer part, all
+lines count as changed.
+"""
 CONTEXT = 3
 MAX_CHARS = 64 * 2**10
 
@@ -352,7 +356,7 @@ def _iter_strings(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def _diff_string(name: str, old: str | None, new: str | None) -> Iterator[str]:
-    """Yield the changes of a string as a single hunk."""
+    """Yield the changes of a string as a single hunk, or nothing if it is unchanged."""
     if old == new:
         return
     before, after = (old or "").splitlines(), (new or "").splitlines()

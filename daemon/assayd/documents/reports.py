@@ -292,11 +292,11 @@ MAX_COLUMNS = 8
 CELL_CHARS = 20
 _NAME_CHARS = 60
 _LOOKED = 20
-"""Members of an object or array that are searched for tables."""
+"""The maximum number of an object's or array's members that are searched for tables."""
 _DEPTH = 3
 _LEVELS = 4
 _READ = 200
-"""Characters of a string that a cell reads."""
+"""The maximum number of a string's characters that are read for a cell."""
 
 Rows = Sequence[Sequence[str]]
 

@@ -141,7 +141,7 @@ MAX_GROWTH = 4
 """Maximum growth factor of JSON in canonical form: each `1e15,` becomes 3.8 times as long."""
 
 _NAME_CHARS = 200
-"""Characters of a name that an error message shows."""
+"""The maximum number of a name's characters in an error message."""
 
 Part = tuple[str, object]
 """The dotted path of a part, and its value."""
@@ -175,7 +175,7 @@ def reject_large_parts(
 
 
 def find_texts(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the strings at the given dotted paths of a payload, each with its location.
+    """Return the strings at the given dotted paths of a payload, each with its location. Omit other values.
 
     A location is a dotted path, e.g. ``files.adapter.py``.
     """

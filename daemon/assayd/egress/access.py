@@ -73,7 +73,7 @@ class LedgerEntry:
     def charge_excess_cost(self, extra: int) -> None:
         """Charge the part of the events' cost that exceeds their bytes.
 
-        Raises: AccessNotServedError, at the limit.
+        Raises: AccessNotServedError, if the attempt has reached its limit.
         """
         self._ledger.charge_host_bytes(extra)
 
@@ -194,9 +194,9 @@ class EgressLedger:
 
 @asynccontextmanager
 async def limit_idle_time(idle_s: float) -> AsyncIterator[Callable[[], None]]:
-    """While the body runs, limit the time between calls of the yielded function.
+    """While the body runs, limit the time between calls of the yielded function to `idle_s` seconds.
 
-    Raises: AccessNotServedError ``network.idle``.
+    Raises: AccessNotServedError ``network.idle``, if the time is exceeded.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -214,8 +214,8 @@ async def limit_idle_time(idle_s: float) -> AsyncIterator[Callable[[], None]]:
 
 READ_BYTES = 32 * 1024
 AHEAD_BYTES = 1
-"""The socket is read again only when its bytes are consumed, so that a host that sends slowly takes turns
-too.
+"""The stream's buffer size. The socket is read again only when its bytes are consumed, so that a host that
+sends slowly takes turns too.
 """
 MAX_TRIES = 4
 """Maximum addresses to try per name."""
@@ -233,9 +233,9 @@ class Upstream:
         self.turn = turn
 
     async def read(self) -> bytes:
-        """Wait for a turn, and return the next bytes.
+        """Wait for a turn, and return the next bytes. The result is empty once the host has sent everything.
 
-        The result is empty once the host has sent everything.
+        Raises: AccessNotServedError, if the connection breaks or the attempt has reached its limit.
         """
         try:
             data = await self._reader.read(READ_BYTES)
@@ -247,7 +247,10 @@ class Upstream:
         return data
 
     async def send(self, data: bytes) -> None:
-        """Send bytes at the speed at which the host reads them."""
+        """Send bytes at the speed at which the host reads them.
+
+        Raises: AccessNotServedError, if the connection breaks.
+        """
         self.entry.sent(len(data))
         try:
             self._writer.write(data)
@@ -256,7 +259,7 @@ class Upstream:
             raise failed(NetworkTrouble.BROKEN_OFF) from problem
 
     def end(self) -> None:
-        """Signal the end of the data to the host."""
+        """Signal the end of the data to the host. Raises: AccessNotServedError, if the connection breaks."""
         try:
             self._writer.write_eof()
         except OSError as problem:
@@ -282,7 +285,12 @@ async def connect_upstream(
 async def _connect_first(
     addresses: Sequence[str], port: int, timeout_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
-    """Try each address in turn, for its share of the remaining time."""
+    """Return a connection to the first address that responds, and that address.
+
+    Try each address for its share of the remaining time.
+
+    Raises: AccessNotServedError, if no address responds.
+    """
 
     async def connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
         reader, writer = await asyncio.open_connection(address, port, limit=AHEAD_BYTES)
@@ -382,7 +390,8 @@ class Access:
     async def _resolve_target(self, target: Target) -> tuple[tuple[str, ...], float]:
         """Return the target's addresses, and the number of seconds that remain to connect.
 
-        The wait for a free slot isn't counted. Raises: AccessNotServedError.
+        The wait for a free slot isn't counted. Raises: AccessNotServedError, if no slot becomes free or the
+        time runs out.
         """
         way = self._way
         looking = NameLookup(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
@@ -406,7 +415,10 @@ async def run_with_remaining_time(work: Coroutine[object, object, T], left_s: fl
 
 
 async def wait_for_slot(waiting: Coroutine[object, object, None], wait_s: float) -> None:
-    """Wait for a slot of the relay. Raises: AccessNotServedError ``network.relay_full``."""
+    """Wait up to `wait_s` seconds for a slot of the relay.
+
+    Raises: AccessNotServedError ``network.relay_full``, if no slot becomes free.
+    """
     try:
         async with asyncio.timeout(wait_s):
             await waiting

@@ -1,6 +1,6 @@
 """Parses the target of an access, and decides with one pure function whether the access is allowed.
 
-Decides whether an access is allowed, with one pure function that is called for each new fact.
+The function is called for each new fact:
 
     target          the request line
     named           the Host header                            (plain HTTP)
@@ -11,15 +11,13 @@ An unknown fact is None and isn't checked. The first rule that denies the access
 generated from the table of rules in docs/egress-decisions.md. The response to guest code is HTTP with the
 rule's name, or a TLS alert.
 
-Parses the target that guest code requests from the proxy, and decides which addresses are public. Pure.
-
-Only two forms are accepted: ``host:port`` after CONNECT, and an absolute ``http://`` URL after any other
-method. Any text in which other parsers could read another host (user names, backslashes, fragments) is
+Only two forms of target are accepted: ``host:port`` after CONNECT, and an absolute ``http://`` URL after any
+other method. Any text in which other parsers could read another host (user names, backslashes, fragments) is
 rejected.
 
 The table of public addresses is separate, because Python 3.11's `ipaddress` treats 64:ff9b::/96, 2002::/16
-and fec0::/10 as global. In IPv6, only 2000::/3 is assigned to global unicast; therefore, all other
-addresses are rejected.
+and fec0::/10 as global. In IPv6, only 2000::/3 is assigned to global unicast; therefore, all other addresses
+are rejected.
 
 Source: the special-purpose address registries of IANA; RFC 6890, 6052, 3056, 4380.
 """
@@ -115,7 +113,10 @@ class InvalidTarget:
 
 
 def read_target(method: str, text: str) -> Target | InvalidTarget:
-    """Parse the target of a request line."""
+    """Parse the target of a request line.
+
+    If it is invalid, return the rule that rejects it, as an InvalidTarget.
+    """
     if method == "CONNECT":
         return _parse_target(AccessProtocol.TLS, method, text, None)
     match = _URL.fullmatch(text)
@@ -168,7 +169,7 @@ def _find_rejecting_rule(host: str, port: int | None) -> NetworkRule | None:
 
 
 def _split_authority(authority: str, default_port: int | None) -> tuple[str, int | None]:
-    """Split a host from its port. Without a port, the whole string is the host.
+    """Split a host from its port. Without a port, return the whole string as the host, and the default port.
 
     An empty port is treated like a missing one (RFC 3986, 3.2.3).
     """
@@ -247,7 +248,10 @@ def _iter_target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[
 
 
 def _iter_http_denials(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[NetworkRule]:
-    """Yield the denials by the entries' HTTP rules. A single entry that allows the request is enough."""
+    """Yield the denials by the entries' HTTP rules.
+
+    If any entry has no rule or allows the request, yield none.
+    """
     held = [rule for rule in rules if rule is not None]
     if len(held) < len(rules):
         return
@@ -284,7 +288,7 @@ def _fold_or_none(name: str) -> str | None:
 RULE_HEADER = b"X-Assayd-Rule"
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ALERT = bytes((21, 3, 3, 0, 2, 2, 49))
-"""A TLS record: alert, fatal, access_denied."""
+"""A TLS record with the fatal alert access_denied."""
 
 _STATUS = {
     NetworkRule.HTTP_MALFORMED: 400,
@@ -327,7 +331,10 @@ def failed(trouble: NetworkTrouble) -> AccessNotServedError:
 
 
 def answer(end: AccessNotServedError, *, with_body: bool = True) -> bytes:
-    """Return the HTTP response to guest code. The reason phrase is the rule, which clients show in errors."""
+    """Return the HTTP response that reports a denied or failed access to guest code.
+
+    The reason phrase is the rule, which clients show in errors.
+    """
     default = _REFUSED if isinstance(end.why, NetworkRule) else _TROUBLE
     body = f"{end.why}: {end.reason}\n{end.hint}\n".encode() if with_body else b""
     head = (

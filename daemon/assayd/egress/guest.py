@@ -1,16 +1,12 @@
 """The guest's end of a proxy connection: h11 reads its HTTP/1.1 requests and writes the responses.
 
-The guest's end of a proxy connection: h11 reads its HTTP/1.1 requests and writes the responses.
-
 All input is hostile. A request must arrive in time and within the head limit. After a rejection, the relay
 sends the response, ends its side, and reads a little longer, so that a client that is still sending doesn't
 lose the response.
 
-Reads HTTP events from bytes, a limited number at a time, and charges for each event.
-
-Reading costs time per event rather than per byte, e.g. for a message in chunks of one byte, or for one
-after a thousand informational responses. Therefore, a step reads at most `MOST_EVENTS` events, adjacent
-content is joined, and each event counts as at least the bytes of a stream's smallest piece.
+Reading costs time per event rather than per byte, e.g. for a message in chunks of one byte, or for one after
+a thousand informational responses. Therefore, a step reads at most `MOST_EVENTS` events, adjacent content is
+joined, and each event counts as at least the bytes of a stream's smallest piece.
 """
 
 from __future__ import annotations
@@ -84,7 +80,7 @@ class HttpReader:
     def next_event(self) -> h11.Event | None:
         """Return the next event. Return None if more bytes, or the previous response, must come first.
 
-        Raises: h11.RemoteProtocolError.
+        Raises: h11.RemoteProtocolError, if the input isn't valid HTTP.
         """
         if self._problem is not None:
             raise self._problem
@@ -125,7 +121,10 @@ class HttpReader:
         return extra
 
     def _feed_more(self) -> bool:
-        """Feed h11 more of the received bytes. Return False if none remain."""
+        """Feed h11 more of the received bytes. Return False if none remain.
+
+        Raises: h11.RemoteProtocolError, if a head has too many lines.
+        """
         if not self._rest:
             if self._ended and not self._http.trailing_data[1]:
                 self._http.receive_data(b"")
@@ -160,11 +159,11 @@ class Phase(Enum):
     """The phase of a connection: what the guest waits for, which determines how a failure is reported."""
 
     ANSWER = auto()
-    """An HTTP response."""
+    """The guest waits for an HTTP response."""
     GREETING = auto()
-    """The answer to a TLS handshake."""
+    """The guest waits for the answer to its TLS handshake."""
     CONTENT = auto()
-    """The next bytes of an incomplete response."""
+    """The guest waits for the next bytes of an incomplete response."""
 
 
 class GuestConnection:
@@ -199,7 +198,7 @@ class GuestConnection:
         return data
 
     async def request(self) -> h11.Request | None:
-        """Return the next request, or None if the guest sends no more requests.
+        """Return the next request, or None if the guest sends no more requests or is idle for too long.
 
         Raises: AccessNotServedError, if the input isn't a request or arrives too slowly.
         """
@@ -279,7 +278,10 @@ class GuestConnection:
         return True
 
     async def refuse(self, end: AccessNotServedError) -> None:
-        """Send the guest the reason why its request failed or was interrupted."""
+        """Send the guest the reason why its request failed or was interrupted, and close the connection.
+
+        In the middle of a response, which can't contain a reason, reset the stream.
+        """
         if self._phase is Phase.CONTENT:
             await self.stream.reset()
             return
@@ -303,7 +305,10 @@ class GuestConnection:
         return event
 
     def _next_event(self) -> h11.Event | None:
-        """Return an event that is already complete, or None if more bytes are needed."""
+        """Return an event that is already complete, or None if more bytes are needed.
+
+        Raises: AccessNotServedError, if the input is malformed or no more input is allowed.
+        """
         with self._translate_errors():
             event = self._events.next_event()
         if event is None and self._http.their_state in {h11.DONE, h11.CLOSED}:

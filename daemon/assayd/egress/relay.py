@@ -1,17 +1,13 @@
 """The relay: a session for each attempt with an allowlist; HTTP requests and TLS tunnels.
 
-Serves plain HTTP: each request is checked separately and sent on a separate connection.
+Plain HTTP: each request is checked separately and sent on a separate connection. The request is rebuilt from
+h11's events rather than copied, so that no second request can be hidden in it. Headers for the proxy aren't
+forwarded. Redirects are returned as responses: if the guest follows a redirect, it sends a new request.
 
-The request is rebuilt from h11's events rather than copied, so that no second request can be hidden in it.
-Headers for the proxy aren't forwarded. Redirects are returned as responses: if the guest follows a
-redirect, it sends a new request.
-
-CONNECT: an uninspected TLS tunnel to a listed host, which is opened once the client names that host.
-
-This module reads the server name in the client's ClientHello, with pure functions and with limits.
-
-Only the first handshake message is read, which must be a ClientHello in few records. Data in which parsers
-could find different names (a second extension, two names, bytes after the end) is rejected as malformed.
+CONNECT: an uninspected TLS tunnel to a listed host, which is opened once the client names that host. This
+module reads the server name in the client's ClientHello, with pure functions and with limits. Only the first
+handshake message is read, which must be a ClientHello in few records. Data in which parsers could find
+different names (a second extension, two names, bytes after the end) is rejected as malformed.
 
 Source: RFC 8446 (4.1.2, 5.1), RFC 6066 (3), RFC 9849 (encrypted ClientHello).
 """
@@ -73,7 +69,7 @@ _NOT_DOWN = _HOP_BY_HOP | {RULE_HEADER.lower()}
 async def serve_request(guest: GuestConnection, access: Access, request: h11.Request) -> bool:
     """Serve a plain HTTP request. Return whether another request may follow on this connection.
 
-    Raises: AccessNotServedError.
+    Raises: AccessNotServedError, if the access is denied or fails.
     """
     _refuse_ambiguous_length(request)
     hosts = [value for name, value in request.headers if name == b"host"]
@@ -99,7 +95,10 @@ class _Exchange:
         self._answer = HttpReader(host)
 
     async def answer(self) -> AsyncIterator[list[h11.Event]]:
-        """Yield the host's response in groups of events, until the response ends."""
+        """Yield the host's response in groups of events, until the response ends.
+
+        Raises: AccessNotServedError, if the response is malformed or the connection breaks.
+        """
         while True:
             try:
                 events = self._answer.step()
@@ -154,7 +153,10 @@ async def _forward_response(exchange: _Exchange) -> None:
 
 
 def _select_guest_event(event: h11.Event) -> h11.Event | None:
-    """Return the event to forward to the guest, or None for events that concern only host and relay."""
+    """Return the event to forward to the guest, or None for events that concern only host and relay.
+
+    Raises: AccessNotServedError, if the connection ended before the response was complete.
+    """
     match event:
         case h11.Response():
             headers = _filter_headers(event.headers, _NOT_DOWN)
@@ -196,7 +198,10 @@ def _encode_event(host: h11.Connection, event: h11.Event) -> bytes:
 
 
 def _refuse_ambiguous_length(request: h11.Request) -> None:
-    """Reject a request whose end is ambiguous. Two different lengths are already rejected by h11."""
+    """Check that a request's end is unambiguous. Two different lengths are already rejected by h11.
+
+    Raises: AccessNotServedError, if the request has both a length and chunks, or chunks in HTTP/1.0.
+    """
     names = [name for name, _ in request.headers]
     by_chunks = b"transfer-encoding" in names
     if by_chunks and (b"content-length" in names or request.http_version < b"1.1"):
@@ -214,7 +219,7 @@ _HANDSHAKE, _CLIENT_HELLO, _TLS_MAJOR = 22, 1, 3
 _RECORD_HEADER = 5
 _SERVER_NAME, _HOST_NAME = 0, 0
 _ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
-"""encrypted_client_hello, and encrypted_server_name of its earlier drafts"""
+"""The types of the TLS extension encrypted_client_hello, and of its drafts' encrypted_server_name."""
 
 
 class ClientHelloError(ValueError):
@@ -234,7 +239,7 @@ class ClientHelloReader:
     def feed(self, data: bytes) -> str | None:
         """Add bytes. Return the server name once it is known, otherwise None.
 
-        Raises: ClientHelloError.
+        Raises: ClientHelloError, if the input isn't a ClientHello with a usable server name.
         """
         self.taken += data
         message = self._first_message()
@@ -245,7 +250,10 @@ class ClientHelloReader:
         return _parse_server_name(message)
 
     def _first_message(self) -> bytes | None:
-        """Return the first handshake message, joined from its records, or None while it is incomplete."""
+        """Return the first handshake message, joined from its records, or None while it is incomplete.
+
+        Raises: ClientHelloError, if the records are malformed, too many, or contain more than this message.
+        """
         message, at = b"", 0
         for _ in range(MOST_RECORDS):
             head = self.taken[at : at + _RECORD_HEADER]
@@ -265,7 +273,10 @@ class ClientHelloReader:
 
 
 def _check_record(head: bytes) -> None:
-    """Check that the bytes can begin a handshake record. Raises: ClientHelloError."""
+    """Check that the bytes can begin a handshake record.
+
+    Raises: ClientHelloError, if they can't, or if the record's length is invalid.
+    """
     if head and (head[0] != _HANDSHAKE or head[1:2] not in (b"", bytes([_TLS_MAJOR]))):
         raise ClientHelloError(NetworkRule.NOT_TLS)
     if len(head) == _RECORD_HEADER and not 0 < int.from_bytes(head[3:5], "big") <= MAX_BYTES:
@@ -273,7 +284,10 @@ def _check_record(head: bytes) -> None:
 
 
 def _get_message_length(message: bytes) -> int | None:
-    """Return the length of the handshake message including its header, or None while it is unknown."""
+    """Return the length of the handshake message including its header, or None while it is unknown.
+
+    Raises: ClientHelloError, if the message isn't a ClientHello or is too long.
+    """
     if message and message[0] != _CLIENT_HELLO:
         raise ClientHelloError(NetworkRule.NOT_TLS)
     if len(message) < 4:
@@ -297,7 +311,10 @@ def _parse_server_name(message: bytes) -> str:
 
 
 def _parse_extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the extensions of a ClientHello. Each extension may occur only once."""
+    """Yield the extensions of a ClientHello.
+
+    Raises: _TruncatedFieldError, if a field is truncated, an extension is repeated, or bytes follow the end.
+    """
     hello = _FieldReader(message[4:])
     hello.read_bytes(2 + 32)  # version, random
     for length in (1, 2, 1):  # session id, cipher suites, compression methods
@@ -343,26 +360,29 @@ class _FieldReader:
         return len(self._content) - self._at
 
     def read_bytes(self, count: int) -> bytes:
-        """Consume and return `count` bytes. Raises: _TruncatedFieldError."""
+        """Consume and return `count` bytes. Raises: _TruncatedFieldError, if fewer remain."""
         if count > self.left:
             raise _TruncatedFieldError
         self._at += count
         return self._content[self._at - count : self._at]
 
     def number(self, count: int) -> int:
-        """Consume `count` bytes, and return them as an integer. Raises: _TruncatedFieldError."""
+        """Consume `count` bytes, and return them as an integer.
+
+        Raises: _TruncatedFieldError, if fewer remain.
+        """
         return int.from_bytes(self.read_bytes(count), "big")
 
     def read_vector(self, count: int) -> bytes:
         """Consume a length of `count` bytes, and return the bytes of that length.
 
-        Raises: _TruncatedFieldError.
+        Raises: _TruncatedFieldError, if fewer bytes remain.
         """
         return self.read_bytes(self.number(count))
 
 
 async def serve_tunnel(guest: GuestConnection, access: Access) -> None:
-    """Serve a CONNECT request to its end. Raises: AccessNotServedError."""
+    """Serve a CONNECT request to its end. Raises: AccessNotServedError, if the access is denied or fails."""
     access.add_facts()
     early = await guest.read_early_bytes()
     async with access.connect() as upstream:
@@ -375,9 +395,9 @@ async def serve_tunnel(guest: GuestConnection, access: Access) -> None:
 
 
 async def _read_client_hello(guest: GuestConnection, access: Access, early: bytes) -> bytes:
-    """Read the ClientHello and check its server name.
+    """Read the ClientHello and check its server name. Return its bytes, or no bytes if the guest sends none.
 
-    Return its bytes, or no bytes if the guest sends none.
+    Raises: AccessNotServedError, if a rule denies the access or the ClientHello arrives too slowly.
     """
     reader, data = ClientHelloReader(), early
     try:
@@ -496,9 +516,9 @@ class RelaySession:
             return await serve_request(guest, asked, request)
 
     async def _read_request(self, guest: GuestConnection, unit: int) -> h11.Request | None:
-        """Return the next request, or None at the end.
+        """Return the next request, or None at the end. Record an unreadable request.
 
-        If it is unreadable, record that and raise the error.
+        Raises: AccessNotServedError, if the request is unreadable.
         """
         try:
             return await guest.request()

@@ -23,7 +23,10 @@ PLACES = 32
 
 
 def resolve_blocking(host: str, port: int) -> tuple[str, ...]:
-    """Resolve a name with the system's resolver. This call blocks. Raises: OSError."""
+    """Resolve a name with the system's resolver. This call blocks.
+
+    Raises: OSError, if the name isn't resolved.
+    """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
 

@@ -38,7 +38,7 @@ class ThresholdSemaphore:
         return self._free
 
     async def acquire(self, owner: int) -> None:
-        """Wait for a slot for this user, and take it."""
+        """Take a slot for this user. Wait until the user may take one."""
         if owner not in self._waiting and self._can_take(owner):
             self._take_slot(owner)
             return
@@ -75,7 +75,10 @@ class ThresholdSemaphore:
                 given |= self._assign_slot_to_owner(owner)
 
     def _assign_slot_to_owner(self, owner: int) -> bool:
-        """Assign a slot to one waiter of a user, if the user may take another slot."""
+        """Assign a slot to one waiter of a user, if the user may take another slot.
+
+        Return whether a slot was assigned.
+        """
         waiting = self._waiting[owner]
         while waiting and waiting[0].done():  # cancelled in the meantime
             waiting.popleft()

@@ -38,13 +38,17 @@ from assayd.store.jobs import DatabaseJobStore
 log = structlog.get_logger()
 
 RULES_REMEMBERED = 64
-"""Pairs of policies and limits that an executor keeps."""
+"""The maximum number of pairs of policies and limits that an executor keeps."""
 MAX_LOSSES = 5
-"""Executors that an attempt can lose before it ends as an error: perhaps it is the reason."""
+"""The number of executors that can end during an attempt before it gets the verdict `error`, since the
+attempt may be the reason.
+"""
 ENDS_WITHIN_S = 5.0
-"""Seconds that an executor has to end after its connection."""
+"""The seconds that an executor has to end after its connection has been closed."""
 LOOK_S, SILENT_LOOKS = 15.0, 4
-"""Seconds between two looks at an executor, and at how many of them a hanging one has sent nothing."""
+"""The seconds between two checks of an executor, and the number of checks without a new message after which
+it counts as hanging.
+"""
 STOP_S = 60.0
 """Seconds that executors have to remove their containers when the daemon stops."""
 
@@ -52,7 +56,7 @@ Events = Sequence[tuple[str, dict[str, object]]]
 
 
 class _ExecutorLostError(Exception):
-    """The executor of an attempt has ended."""
+    """An exception raised if the executor of an attempt has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +136,9 @@ class Executor:
             self.process.kill()
 
     async def wait(self) -> int | None:
-        """Wait until the process has ended, and return its exit status; kill it if it hangs.
+        """Wait until the process has ended, and return its exit status, or None if it is unknown.
 
-        The service manager does this with a daemon that hangs.
+        If the process hangs, kill it, as the service manager does with a daemon that hangs.
         """
         ended = asyncio.ensure_future(self.process.wait())
         received, looks = 0, 0
@@ -150,12 +154,16 @@ class Executor:
             ended.cancel()
 
     def stop(self) -> None:
-        """Let the process remove its containers and end; kill it if this takes too long."""
+        """Tell the process to remove its containers and end. Kill it after `STOP_S` seconds."""
         self.link.send("stop")
         asyncio.get_running_loop().call_later(STOP_S, self.kill)
 
     async def run(self, job: Job, checked: CheckedSubmission) -> FinishedAttempt:
-        """Run an attempt in this executor. Raises: AttemptAbandonedError, _ExecutorLostError, AssaydError."""
+        """Run an attempt in this executor, and return the attempt with its verdict.
+
+        Raises: AttemptAbandonedError, if the daemon stops before the outcome is decided; _ExecutorLostError,
+        if the process ends; AssaydError, if the executor fails.
+        """
         attempt_id = job.attempt.id
         answer: asyncio.Future[FinishedAttempt] = asyncio.get_running_loop().create_future()
         self.assigned[attempt_id] = _Assigned(job, answer)
@@ -182,7 +190,7 @@ class Executor:
             del self.assigned[attempt_id]
 
     async def end_assigned(self) -> None:
-        """Let the attempts of this ended executor fail, after the journal's open transactions."""
+        """Make the attempts of this ended executor fail once the journal's open transactions have ended."""
         questions = set[asyncio.Task[None]]().union(*(one.questions for one in self.assigned.values()))
         if questions:
             await asyncio.wait(questions)
@@ -345,6 +353,8 @@ class ExecutorSet:
     async def _replace(self, executor: Executor, status: int | None, failures: int) -> bool:
         """Remove the containers of an ended executor, and let its attempts run again.
 
+        Return whether the executor was usable.
+
         Args:
             executor: the executor.
             status: its exit status.
@@ -397,7 +407,7 @@ class ExecutorSet:
         return combine_samples(self._ended_samples, *(status.samples for status in statuses))
 
     def health_rows(self) -> list[HealthRow]:
-        """Return a health row for each executor."""
+        """Return a health row for each executor, also for those that aren't running."""
         return [self._health_row(number) for number in range(self.count)]
 
     def _health_row(self, number: int) -> HealthRow:
@@ -410,7 +420,7 @@ class ExecutorSet:
         return replace(executor.status.containers, check=name)
 
     async def check_isolation(self) -> list[HealthRow]:
-        """Let all running executors test the isolation of their containers; return their rows."""
+        """Make all running executors test the isolation of their containers, and return their rows."""
         asked = []
         for number, executor in sorted(self._running.items()):
             if executor.status is None:
@@ -463,7 +473,10 @@ class ExecutorSet:
             return finished
 
     async def _pick(self) -> Executor:
-        """Return the least busy executor, preferably one that can run attempts at this time."""
+        """Return the least busy executor, preferably one that can run attempts at this time.
+
+        If there is none, wait for one.
+        """
         while True:
             self._changes.clear()
             if built := [one for one in self._running.values() if one.status is not None]:
@@ -517,10 +530,13 @@ class ExecutorReadiness:
         self._local.update_gauges(metrics)
 
     async def run_health_checks(self) -> Sequence[HealthRow]:
-        """Check the engine, the images, leftover containers and all executors."""
+        """Check the engine, the images, leftover containers and all executors, and return a row for each."""
         return [*await self._local.run_health_checks(), *self._executors.health_rows()]
 
     async def check_isolation(self) -> HealthRow:
-        """Test the isolation of the daemon's and all executors' containers; return the first failed row."""
+        """Test the isolation of the daemon's and all executors' containers.
+
+        Return the first row that isn't OK, or the daemon's row if all are.
+        """
         rows = [await self._local.check_isolation(), *await self._executors.check_isolation()]
         return next((row for row in rows if row.status is not HealthStatus.OK), rows[0])

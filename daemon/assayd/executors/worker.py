@@ -47,11 +47,11 @@ from assayd.store.unsynced import serialize_files
 log = structlog.get_logger()
 
 EVENTS_S = 0.1
-"""Seconds for which events are collected before they are sent to the daemon."""
+"""The seconds for which events are collected before they are sent to the daemon."""
 STATUS_S = 1.0
-"""Seconds between two looks at the status."""
+"""The seconds between two messages about the status."""
 NOT_READY_S = 0.05
-"""The same until the executor is ready for the first time."""
+"""The seconds between two messages about the status until the executor is ready for the first time."""
 
 Problem = tuple[str, str, bool]
 """The code and the message of an AssaydError, and whether it is retryable."""
@@ -121,7 +121,7 @@ class RecordedSpan:
         self.attributes = {**self.attributes, **attributes}
 
     def replay(self, parent: Span, now: float | None = None) -> None:
-        """Add the ended children, with theirs, to a span of the daemon."""
+        """Add the ended children, with theirs, to a span of the daemon. Omit children that haven't ended."""
         now = time.monotonic() if now is None else now
         for child in self.children:
             if child.ended is not None:
@@ -206,7 +206,10 @@ class ExecutorWorker:
         self._over.set()
 
     def _on_lost(self) -> None:
-        """End at once, like the daemon. Its next start removes the containers and recovers the attempts."""
+        """End the process immediately, since the daemon has ended.
+
+        The daemon's next start removes the containers and recovers the attempts.
+        """
         if not self._over.is_set():
             os._exit(1)
 
@@ -222,7 +225,7 @@ class ExecutorWorker:
         await self._parts.readiness.keep_ready()
 
     async def _send_status(self) -> None:
-        """Send the status whenever it has changed, and otherwise a sign of life."""
+        """Send the status whenever it has changed, and otherwise a keep-alive message."""
         readiness, metrics, sent = self._parts.readiness, self._parts.metrics, None
         while True:
             readiness.update_gauges(metrics)
@@ -312,7 +315,10 @@ class ExecutorWorker:
         return taken
 
     async def _ask(self, question: str, attempt_id: str, *values: object) -> object:
-        """Ask the daemon about an attempt. Raises: StoreError or EngineError, as the daemon does."""
+        """Ask the daemon about an attempt, and return its answer.
+
+        Raises: StoreError or EngineError, if the daemon does.
+        """
         number = next(self._numbers)
         asked = self._questions[number] = asyncio.get_running_loop().create_future()
         self._link.send("ask", number, question, attempt_id, self._take_events(attempt_id), *values)
@@ -337,15 +343,23 @@ class ExecutorWorker:
         return self._checked[job.attempt.id]
 
     async def lease(self, run: AttemptRun) -> None:
-        """Let the daemon record a run. Raises: StoreError."""
+        """Let the daemon record a run. Raises: StoreError, if the daemon can't record it."""
         await self._ask("lease", run.attempt_id, run, self._active[run.attempt_id].attempt.warm)
 
     async def require_image(self, job: Job, spec: RunSpec) -> None:
-        """Let the daemon test the image that a policy names. Raises: EngineError."""
+        """Let the daemon test the image that a policy names, if it names one.
+
+        Raises: EngineError or StoreError, as the daemon does.
+        """
         await self._ask("image", job.attempt.id, spec)
 
     async def get_attachments(self, attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
-        """Return the additional files of an attempt that belongs to a chain. Raises: StoreError."""
+        """Return the additional files of an attempt that belongs to a chain.
+
+        The result is empty for other attempts.
+
+        Raises: StoreError, if the daemon can't read them.
+        """
         if attempt.parent_id is None and attempt.intent is None:
             return {}  # Only fixes and generated code belong to a chain.
         found = await self._ask("attachments", attempt.id, attempt, verdict)
@@ -353,7 +367,7 @@ class ExecutorWorker:
 
 
 def describe_problem(problem: AssaydError) -> Problem:
-    """Return an error's parts, which an executor can restore."""
+    """Return an error's code, message and retryability, from which an executor can restore the error."""
     return problem.code, problem.message, problem.retryable
 
 

@@ -24,7 +24,7 @@ def describe_answer_form(form: str) -> str:
 
 
 def describe_file_head(path: str, content: bytes, most: int) -> PromptContext:
-    """Return the beginning of a file, with its path in the sandbox and the size of the shown part."""
+    """Return at most the first `most` bytes of a file for a prompt, with its path and size as the title."""
     size = f"{len(content)} bytes" if len(content) <= most else f"first {most} of {len(content)} bytes"
     return PromptContext(title=f"file {path} ({size})", text=content[:most].decode("utf-8", "replace"))
 

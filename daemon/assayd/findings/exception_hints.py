@@ -1,7 +1,5 @@
 """Suggests fixes for exceptions, based on type, message, similar names, and the line with its values.
 
-Suggests fixes for exceptions of submitted code, based on type, message and similar names.
-
 The guest controls all of these inputs. They only affect the wording of a hint and an edit of the guest's
 code.
 
@@ -10,9 +8,7 @@ code.
     AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
     KeyError: 'amount'               … Values on this line: “row = {'id': 1, 'amount_eur': 2}”
 
-`line_hints` derives fixes from the values on the failing line, and from the line's expression.
-
-Derives an exception's fix from the expression on its line, or from the values on it.
+Some fixes are derived from the expression on the failing line, or from the values on it.
 
 The expression is a slice, a split, an operand or a json call:
 
@@ -54,7 +50,7 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, 
 
 
 def suggest_fix_by_expression(record: RaisedException, error_type: str, line: str) -> str | None:
-    """Return the fix, or None if it can't be derived from the line."""
+    """Return the fix that the line's expression indicates, or None if it indicates none."""
     match error_type:
         case "ValueError" if (found := _UNPACKED.match(record.message)) is not None:
             return _suggest_unpacking_fix(parse_line(line), int(found[2]), is_short=found[1] == "not enough")
@@ -67,7 +63,10 @@ def suggest_fix_by_expression(record: RaisedException, error_type: str, line: st
 
 
 def parse_line(line: str) -> ast.Module:
-    """Return the syntax tree of a line, even if it opens a block; an empty module if the parser fails."""
+    """Return the syntax tree of a line, even if the line opens a block.
+
+    Only the first 200 characters are parsed. Return an empty module if they can't be parsed.
+    """
     text = line.strip()[:_MAX_CHARS]
     for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
         try:
@@ -78,7 +77,10 @@ def parse_line(line: str) -> ast.Module:
 
 
 def evaluate_integer(node: ast.expr | None, values: Mapping[str, str]) -> int | None:
-    """Return the value of an integer expression of constants, names with a value, sums and differences."""
+    """Return the value of an integer expression, or None if it can't be evaluated.
+
+    The expression can contain constants, names with a value, sums and differences.
+    """
     match node:
         case ast.Constant(value=int(number)):
             return number
@@ -117,7 +119,7 @@ def _suggest_unpacking_fix(tree: ast.Module, names: int, *, is_short: bool) -> s
 
 
 def _suggest_slice_fix(name: str, bounds: ast.Slice, names: int) -> str | None:
-    """Return the fix for a slice with constant bounds that has too few or too many elements."""
+    """Return the fix for a slice of too few or too many elements, or None if its size isn't constant."""
     low = 0 if bounds.lower is None else evaluate_integer(bounds.lower, {})
     high = evaluate_integer(bounds.upper, {})
     shown = f"[{ast.unparse(bounds)}]"
@@ -140,7 +142,7 @@ def _suggest_slice_fix(name: str, bounds: ast.Slice, names: int) -> str | None:
 
 
 def _suggest_operand_fix(tree: ast.Module, values: Mapping[str, str]) -> str | None:
-    """Return the fix if exactly one operand of the line is a string that contains a number."""
+    """Return the fix if exactly one operand is a string that contains a number, otherwise None."""
     strings = {
         ast.unparse(node): found
         for node in _iter_operands(tree)
@@ -228,7 +230,10 @@ def _suggest_timezone_fix(record: RaisedException) -> str | None:
 
 
 def _suggest_path_fix(record: RaisedException) -> str | None:
-    """Return the fix if a string that isn't a number is a file name at the end of a split path."""
+    """Return the fix for converting a file name at the end of a split path to a number, or None.
+
+    The result is None if the string isn't the last part of a value, or if it contains no dot.
+    """
     found = _NOT_INTEGER.fullmatch(record.message)
     if found is None or "." not in found[1] or not found[1].isprintable():
         return None
@@ -242,7 +247,10 @@ def _suggest_path_fix(record: RaisedException) -> str | None:
 
 
 def _suggest_recursion_fix(record: RaisedException, text: str) -> str | None:
-    """Return the fix if the function has a base case, i.e. a `return` without a recursive call."""
+    """Return the fix for a recursive function with a base case, or None if no base case is found.
+
+    A base case is a `return` without a recursive call, at most 60 lines before the failing line.
+    """
     if record.line is None:
         return None
     lines = text.split("\n", record.line)[max(record.line - _MOST_BACK, 0) : record.line - 1]
@@ -265,7 +273,7 @@ def _suggest_recursion_fix(record: RaisedException, text: str) -> str | None:
 
 
 def _suggest_index_fix(record: RaisedException, line: str) -> str | None:
-    """Return the fix for an index out of range, naming the requested and the last index."""
+    """Return the fix for an index out of range, or None if no index on the line is known to be."""
     values = dict(record.values)
     for node in _find_subscripts(line):
         index, length = evaluate_integer(node.slice, values), _parse_length(values.get(node.value.id, ""))
@@ -431,12 +439,15 @@ _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
 
 
 def suggest_fix_by_type(error_type: str) -> str:
-    """Return the fix for exceptions of this type."""
+    """Return the fix for exceptions of this type, or a general one for unknown types."""
     return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
 
 
 def suggest_exception_fix(record: RaisedException, text: str = "") -> str:
-    """Return the fix for this exception, with the values on its line. `text` is the source."""
+    """Return the fix for this exception, followed by the values on its line, if there are any.
+
+    `text` is the source.
+    """
     seen = "; ".join(f"{name} = {value}" for name, value in record.values)
     there = f" Values on this line: {_QUOTES[0]}{_to_one_line(seen)}{_QUOTES[1]}." if seen else ""
     return _choose_hint(record, text) + there
@@ -462,7 +473,7 @@ def _choose_hint(record: RaisedException, text: str) -> str:
 
 
 def _suggest_fix_by_line(record: RaisedException, error_type: str, text: str) -> str | None:
-    """Return the fix that follows from the line and its values rather than from the message."""
+    """Return the fix that follows from the line and its values, or None if there is none."""
     line = get_line(text, record.line) or ""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line):
         told = "The image doesn't have this program."
@@ -480,7 +491,7 @@ def _suggest_fix_by_line(record: RaisedException, error_type: str, text: str) ->
 
 
 def _explain_none_value(record: RaisedException, text: str) -> str:
-    """Return the origin of a None value. Include the line that assigned it, if this is known."""
+    """Return the origin of a None value. If an earlier line assigned the value, quote that line."""
     lines = text.split("\n", _MAX_LINES)[: min((record.line or 1) - 1, _MAX_LINES)]
     for name in (each for each, value in record.values if value == "None"):
         assigned = re.compile(rf"\s*+{re.escape(name)}\s*+=[^=]")
@@ -498,7 +509,7 @@ def _explain_none_value(record: RaisedException, text: str) -> str:
 
 
 def _explain_no_match(pattern: str, lines: Sequence[str], name: str) -> str:
-    """Return the fix for a pattern that doesn't match. Include the line that compiles the pattern."""
+    """Return the fix for a pattern that doesn't match. If a line compiles the pattern, quote that line."""
     bound = re.compile(rf"\s*+{re.escape(pattern)}\s*+=")
     made = next((n for n, line in enumerate(lines, 1) if bound.match(line)), None)
     where = f" in line {made} ({_quote_line(lines[made - 1])})" if made else ""
@@ -515,7 +526,10 @@ def _suggest_pydantic_v2_fix(record: RaisedException) -> str | None:
 
 
 def _suggest_similar_field(record: RaisedException) -> str | None:
-    """Return the fix for a model's missing field, if a value with a similar name was passed."""
+    """Return the fix for a model's missing field, or None.
+
+    The result is None unless exactly one passed name begins with the field's name, or the reverse.
+    """
     missing = re.findall(r"^(\w{3,60})\n +field required", record.message, re.MULTILINE)
     given = [key for _, value in record.values for key in re.findall(r"'(\w{3,60})':", value)]
     for field in missing:
@@ -532,7 +546,10 @@ def _to_one_line(text: str) -> str:
 
 
 def find_misspelling_edit(record: RaisedException, text: str) -> Edit | None:
-    """Return the edit of a misspelled name, if it is certain and the name occurs only once in the line."""
+    """Return the edit of a misspelled name, or None if no edit is certain.
+
+    An edit is certain only if the guest reports so and the name occurs exactly once in the line.
+    """
     line = get_line(text, record.line)
     wrong = _find_misspelled_name(record)
     if record.meant is None or not record.certain or line is None or wrong is None or record.line is None:

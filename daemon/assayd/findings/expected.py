@@ -77,7 +77,7 @@ class Difference:
 
 
 def require_unique_names(cases: Sequence[ExpectedCase]) -> None:
-    """Check that case names are unique. Raises: ValueError."""
+    """Raise ValueError if two cases have the same name."""
     seen: set[str] = set()
     for case in cases:
         if case.name in seen:
@@ -88,7 +88,10 @@ def require_unique_names(cases: Sequence[ExpectedCase]) -> None:
 def find_difference(
     expected: object, received: object, compare: Compare, place: str = ""
 ) -> Difference | None:
-    """Return the first difference between a received and an expected value, or None if they are equal."""
+    """Return the first difference from the expected value, or None if there is none.
+
+    `place` is the location of both values, which is a prefix of the difference's location.
+    """
     if isinstance(expected, dict):
         return _find_field_difference(expected, received, compare, place)
     if isinstance(expected, list):
@@ -102,7 +105,10 @@ def find_difference(
 
 
 def find_text_difference(expected: str, received: str, compare: Compare) -> Difference | None:
-    """Return the first different line of the output, or None if it equals the expected output."""
+    """Return the first line that differs from the expected output, or None if the outputs are equal.
+
+    If only white space differs under `exact`, show the ends of both outputs instead.
+    """
     if _is_same_text(expected, received, compare):
         return None
     if compare is Compare.EXACT and expected.split() == received.split():
@@ -119,7 +125,7 @@ def find_text_difference(expected: str, received: str, compare: Compare) -> Diff
 
 
 def judge_expected_value(tried: JudgedUnit, wanted: ExpectedCase, expected: JsonValue) -> JudgedUnit:
-    """Compare the result of a completed case with the expected result. Return other cases unchanged."""
+    """Add the expected result to a case. Fail the case if it passed with a different result."""
     tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
@@ -130,7 +136,7 @@ def judge_expected_value(tried: JudgedUnit, wanted: ExpectedCase, expected: Json
 def judge_expected_output(
     tried: JudgedUnit, wanted: ExpectedCase, expected: str, stdout: CapturedOutput
 ) -> JudgedUnit:
-    """Compare the output of a completed case with the expected output. Return other cases unchanged."""
+    """Add the expected output to a case. Fail a case that passed with different or truncated output."""
     tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
@@ -141,7 +147,7 @@ def judge_expected_output(
 
 
 def merge_findings(tries: Sequence[JudgedUnit]) -> tuple[Finding, ...]:
-    """Return the findings of all runs. Merge findings that several runs share."""
+    """Return the findings of all runs. Merge similar findings, except those with a context."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
@@ -162,7 +168,7 @@ TEXTS_COMPARED: Mapping[str, str] = {
     Compare.TOKENS: "`tokens`: the output is compared word by word, whatever the white space.",
     Compare.FLOAT: "`float`: the output is compared word by word, numbers within one millionth.",
 }
-"""The comparison rules, for a prompt."""
+"""The rules for comparing outputs, by mode, for a prompt."""
 
 
 def describe_cases(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
@@ -260,7 +266,7 @@ def _is_same_number(expected: object, received: object, compare: Compare) -> boo
 
 
 def _is_close(one: object, other: object) -> bool:
-    """Return whether two numbers, or two words that are numbers, are equal within the tolerance."""
+    """Return whether two numbers, or two words that are finite numbers, are equal within the tolerance."""
     try:
         first, second = float(one), float(other)  # type: ignore[arg-type]  # it raises for other values
     except (ValueError, OverflowError):
@@ -281,7 +287,7 @@ def _render_value(value: object) -> str:
 
 
 def _truncate_pieces(encoded: Iterable[str]) -> Iterator[str]:
-    """Yield the pieces of an encoded value that are shown, truncated."""
+    """Yield the pieces of an encoded value until they exceed the number of characters to show."""
     length = 0
     for piece in encoded:
         yield piece[: _SHOWN_CHARS + 1]
@@ -291,5 +297,5 @@ def _truncate_pieces(encoded: Iterable[str]) -> Iterator[str]:
 
 
 def _shorten_end(text: str) -> str:
-    """Return a shortened string that keeps its end, because whitespace often differs there."""
+    """Return a text as JSON. If it is long, keep only its end, where white space often differs."""
     return _render_value(text if len(text) <= _PLACE_CHARS else "…" + text[-_PLACE_CHARS:])

@@ -203,7 +203,7 @@ TROUBLES: Mapping[NetworkTrouble, str] = {
 
 
 def select_hook_rule(mode: NetworkMode) -> NetworkRule:
-    """Return the rule under which the runtime policy, in the guest's process, denies an access."""
+    """Return the rule under which the hook in the guest's process denies an access in this mode."""
     return NetworkRule.NOT_PROXIED if mode is NetworkMode.ALLOWLIST else NetworkRule.BLOCKED
 
 
@@ -282,7 +282,10 @@ _SET_TIMEOUT = "Set a client timeout that is shorter than the unit's, and handle
 
 
 def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
-    """Return the judgement of a run under an allowlist. Add the relay's facts to its suggestions."""
+    """Return a judgement whose suggestions name the accesses that hung or failed in this run.
+
+    If there was no such access, a network exception's suggestion tells how to use the proxy.
+    """
     waited = _last_or_none(
         event for event in _iter_overdue_accesses(result) if not event.finished or event.trouble in _WAITED
     )

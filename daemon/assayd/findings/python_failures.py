@@ -171,7 +171,10 @@ class ExceptionContext:
 
 
 def build_failure_finding(record: RaisedException, around: ExceptionContext) -> Finding:
-    """Return the finding for an uncaught exception of the submitted code or of its kind's harness."""
+    """Return the finding for an uncaught exception of the submitted code or of its kind's harness.
+
+    For an undefined name or a failed import, the finding has a specific rule.
+    """
     if is_harness_error(record, around):
         return _harness_finding(record)
     if record.file is not None and record.file in around.files:
@@ -228,7 +231,7 @@ def _explain_undefined(found: re.Match[str], around: ExceptionContext) -> tuple[
 
 
 def _suggest_definition(name: str, text: str) -> str:
-    """Return the most likely fix for an undefined name."""
+    """Return the most likely fix for an undefined name: an import, a similar name, or a definition."""
     if name in IMAGE_MODULES:
         return f"Put at the top: import {name}"
     if name in _TYPING:
@@ -273,13 +276,13 @@ def _explain_no_module(found: re.Match[str], around: ExceptionContext) -> tuple[
 
 
 def guess_module(distribution: str) -> str:
-    """Return the module that a distribution's name most likely means."""
+    """Return the module that a distribution probably contains. By default, it has the same name."""
     name = distribution.partition(".")[0].replace("-", "_")
     return _MODULES.get(name.lower(), name)
 
 
 def describe_replacement(module: str) -> str:
-    """Return a description of the replacement for a missing module."""
+    """Return the replacement for a missing module: a known one, a similar name, or a general phrase."""
     if module in _INSTEAD:
         return _INSTEAD[module]
     public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))

@@ -27,14 +27,20 @@ PASSED = "complete"
 
 
 def select_headline(headlines: Mapping[str, str], stage: str) -> str:
-    """Return the headline: either the failed stage, or that the submission passed with quality findings."""
+    """Return the headline for a failed stage, or for a submission that passed with quality findings.
+
+    A stage without an entry in `headlines` gets a general headline.
+    """
     if stage == PASSED:
         return "The submission passed, but its result may be of little use:"
     return headlines.get(stage, f"The submission failed at {stage}:")
 
 
 def build_retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
-    """Return the retry context with errors and quality findings, or with warnings if there are neither."""
+    """Return the retry context with errors and quality findings, or with warnings if there are neither.
+
+    If it exceeds `RETRY_CONTEXT_BYTES`, it is truncated.
+    """
     told = [f for f in findings if f.is_error or is_quality_finding(f)]
     told = told or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
@@ -111,7 +117,7 @@ def _truncate(text: str) -> str:
 
 
 STDERR_CHARS = 4000
-"""Maximum characters from the end of the failed case's standard error."""
+"""Maximum characters of the failed case's standard error to keep, from its end."""
 
 _APPROACH = re.compile(
     r"(case|result|quality|collect)\.|tests\.failed|\w+\.(timeout|out_of_\w+|data_validation)$"
@@ -162,7 +168,7 @@ _LOCAL = re.compile(
 
 
 def is_unreadable(report: Report) -> bool:
-    """Return whether all errors report that code isn't valid in its language: nothing more was checked."""
+    """Return whether there are errors and all of them report invalid syntax, so that no further check ran."""
     rules = [str(finding.get("rule")) for finding in list_errors(report)]
     return bool(rules) and all(map(_UNREADABLE.match, rules))
 
@@ -195,7 +201,7 @@ def _iter_edited_passages(
 
 
 def _iter_stderr_context(report: Report) -> Iterator[PromptContext]:
-    """Yield the end of the standard error of the first failed case, if there is any."""
+    """Yield the end of the standard error of the first failed case, or nothing if it is empty."""
     results = report.get("runtime_results")
     cases = _get_objects(results, "cases") if isinstance(results, dict) else []
     failed = [case for case in cases if case.get("status") in {"failed", "error"}]
@@ -206,7 +212,7 @@ def _iter_stderr_context(report: Report) -> Iterator[PromptContext]:
 
 
 def list_errors(report: Report) -> list[Mapping[str, object]]:
-    """Return the findings that failed the submission."""
+    """Return the report's findings with severity ``error``, which are the reason for the failure."""
     return [finding for finding in _get_objects(report, "findings") if finding.get("severity") == "error"]
 
 
@@ -223,7 +229,10 @@ def _get_objects(report: Report, name: str) -> list[Mapping[str, object]]:
 
 
 def normalize_source(text: str, comment: str) -> bytes:
-    """Return a source's words, without whole-line comments and layout, for comparisons."""
+    """Return a source's words without layout and comment lines, for comparisons.
+
+    `comment` is the prefix of comment lines.
+    """
     lines = (" ".join(line.split()) for line in text.splitlines())
     kept = (line for line in lines if line and not line.startswith(comment))
     return "\n".join(kept).encode("utf-8", "surrogatepass")

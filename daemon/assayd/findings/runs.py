@@ -111,14 +111,20 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
 
 
 def unfinished_findings(result: RunResult, what: str) -> tuple[Finding, ...]:
-    """Return the finding for a run that claims to be complete although a unit returned no result."""
+    """Return the finding for a completed run in which a unit returned no result.
+
+    Return an empty tuple if the run didn't complete, because its cause has a separate finding.
+    """
     if not result.outcome.completed:
         return ()  # This end has its own wording.
     return (cause_finding(Cause.PROTOCOL_VIOLATION, what, "a part of it was never run"),)
 
 
 def describe_limit(unit: UnitResult) -> str:
-    """Return the details of the limit that a unit reached. For time limits, see `timeout_finding`."""
+    """Return the memory, disk or process limit that a unit reached, or the signal that ended it.
+
+    Return an empty string if there is neither. For time limits, see `timeout_finding`.
+    """
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
     if isinstance(limit, int):
@@ -172,7 +178,9 @@ def missing_function_finding(function: str) -> Finding:
 
 
 def iter_event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for every violation. Violations that were only observed are informational.
+    """Yield a finding for every violation. Those that were only observed are informational.
+
+    All observed imports share one finding.
 
     Args:
         events: the events of the run-time policy.
@@ -243,7 +251,7 @@ def merge_similar_findings(found: Iterable[tuple[str, Finding]]) -> tuple[Findin
 
 
 def describe_case_group(cases: Sequence[str]) -> str:
-    """Return the name of the first case and the number of further cases."""
+    """Return the name of the first case, with the number of further cases if there are any."""
     distinct = list(dict.fromkeys(cases))
     more = len(distinct) - 1
     return shorten_text(distinct[0], 400) + (f" and {more} more" if more else "")
@@ -265,7 +273,7 @@ def _describe_event(event: PolicyEvent) -> str:
 
 
 def _get_event_hint(event: PolicyEvent) -> str | None:
-    """Return the fix for a policy event, if there is one. Network rules have separate wordings."""
+    """Return the fix for a policy event, or None if the event was only observed."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
     return "Remove this operation: the policy doesn't allow it." if event.enforced else None
@@ -320,7 +328,7 @@ def describe_time_use(unit: UnitResult) -> str:
 
 
 def suggest_timeout_fix(unit: UnitResult) -> str:
-    """Return the fix for a timeout, based on what took most of the time."""
+    """Return the fix for what took most of the time, or for an endless loop if that is unknown."""
     return next((spent.hint for spent in _iter_time_shares(unit)), COMPUTING)
 
 
@@ -356,7 +364,10 @@ def _iter_time_shares(unit: UnitResult) -> Iterator[TimeShare]:
 
 
 def point_to_endless_loops(finding: Finding, text: str) -> Finding:
-    """Add the parts of a Python source that can run endlessly: its `while` loops or its threads."""
+    """Return the finding with the `while` loops or threads of a Python source in its fix.
+
+    These can run endlessly. A long source isn't searched for loops.
+    """
     if finding.suggestion == WAITING and "threading.Thread(" in text:
         return replace(finding, suggestion=_THREADS)
     if text.count("\n") >= _MAX_LINES:
@@ -367,7 +378,10 @@ def point_to_endless_loops(finding: Finding, text: str) -> Finding:
 
 
 def point_to_loops(finding: Finding, text: str, lines: Sequence[int]) -> Finding:
-    """Name the loops on `lines` of `text` in the fix. If there is only one, place the finding at its line."""
+    """Return the finding with the loops on `lines` of `text` in its fix.
+
+    A single loop also becomes the finding's place. With no loop or more than three, no loop is named.
+    """
     if not lines and finding.suggestion == SLOWED:
         return replace(finding, suggestion=STARVED)
     if not 0 < len(lines) <= _MAX_LOOPS:

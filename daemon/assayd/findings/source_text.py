@@ -1,12 +1,12 @@
 """Positions and lines in a source: snippets, columns, and the corrected line of a hint.
 
-Positions in a source: Python's line numbers, snippets, and columns in characters.
+Columns are counted in characters.
 
 Only LF ends a line; for the compiler, form feeds and Unicode separators are ordinary characters.
 
-Adds the corrected line to a hint, for readers who see only the hints and not the edits.
+`add_correction` adds the corrected line to a hint, for readers who see only the hints and not the edits:
 
-Remove the comma.    ->    Remove the comma. Write `SELECT a, b FROM t`.
+    Remove the comma.    ->    Remove the comma. Write `SELECT a, b FROM t`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def get_line(text: str, line: int | None) -> str | None:
 
 
 def get_snippet(text: str, line: int | None) -> str | None:
-    """Return a line, truncated if it is long, or None if the line doesn't exist."""
+    """Return a line without trailing white space, truncated if long, or None if it doesn't exist."""
     found = get_line(text, line)
     return None if found is None else shorten_text(found.rstrip(), SNIPPET_CHARS)
 
@@ -56,7 +56,9 @@ _HINT_CHARS = 240
 
 
 def add_correction(finding: Finding, text: str) -> Finding:
-    """Return the finding. Add the corrected line to its hint unless the hint already contains the line.
+    """Return the finding with the corrected line in its hint, if its edit replaces one line.
+
+    The hint is unchanged if it already shows the correction, or if the line is too long for it.
 
     Args:
         finding: a finding, which can have an edit.

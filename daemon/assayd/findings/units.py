@@ -65,7 +65,7 @@ _MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedUnit:
-    """The result of one call. `value` is set only if the call returned and no other fact contradicts this.
+    """The result of one call or unit. `value` is set only if the call returned without a violation.
 
     `again` contains the results of repeated calls, which affect only warnings.
     """
@@ -113,7 +113,10 @@ def build_case(unit: UnitResult, status: CaseStatus, message: str | None, value:
 
 
 def _parse_record(unit: UnitResult) -> Record | None:
-    """Parse the child's record, if the way in which the child ended allows a record."""
+    """Return the child's record, or None if the way in which the child ended allows no record.
+
+    Raises: GuestJsonError, if the record doesn't conform to the protocol.
+    """
     if unit.outcome.cause not in _MAY_HOLD_A_RECORD or len(unit.results) != 1 or unit.malformed is not None:
         return None
     return read_record(unit.results[0])
@@ -372,7 +375,7 @@ def _python_failure_finding(
 
 
 def _suggest_exit_status_fix(unit: UnitResult, text: str) -> str:
-    """Return the fix for a program with an exit status other than 0."""
+    """Return the fix for a program with an exit status other than 0, based on its standard error."""
     said = unit.stderr.text()
     if _ARGUMENTS.search(said):
         lines = [n for n, line in enumerate(text.split("\n"), 1) if "required=True" in line]

@@ -46,7 +46,7 @@ _BROKEN = 70
 _READ_BYTES = 64 * 1024
 _MAX_UNSENT = 16 * 2**20
 _MAX_BYTES = 64 * 2**20
-"""What one side may send in one test."""
+"""Maximum bytes that one side can send in one test."""
 _FROM_TESTS = frozenset({"ask", "answer"})
 _FROM_SOLUTION = frozenset({"ready", "broken", "ask", "answer"})
 
@@ -77,7 +77,10 @@ class SolutionForkServer:
         self.descriptor = ours.fileno()
 
     def start(self) -> SolutionPipes:
-        """Request the fork of the next solution, and return the pipes to it. Raises: OSError."""
+        """Request the fork of the next solution, and return the pipes to it.
+
+        Raises: OSError, if no pipe can be created or the fork server has exited.
+        """
         stdin, stdout, stderr, report, calls, answers = (os.pipe2(os.O_CLOEXEC) for _ in range(_PASSED))
         theirs = (stdin[0], stdout[1], stderr[1], report[1], calls[0], answers[1])
         passed = b"".join(one.to_bytes(_DESCRIPTOR_BYTES, "little") for one in theirs)
@@ -98,7 +101,10 @@ class SolutionForkServer:
         return found
 
     def read_messages(self) -> list[tuple[str, int, int]]:
-        """Return the fork server's messages: ``pid`` or ``end``, serial number, and PID or wait status."""
+        """Return the fork server's messages: ``pid`` or ``end``, serial number, and PID or wait status.
+
+        Return an empty list if no message has arrived.
+        """
         found: list[tuple[str, int, int]] = []
         while True:
             try:
@@ -237,12 +243,15 @@ class TestSession:
         selector.register(nursery.descriptor, READ, self._read_notices)
 
     def call_timeout_at(self) -> float | None:
-        """Return the unit's time at which the current call times out, or None while the tests compute."""
+        """Return the unit's time at which the current call times out, in seconds.
+
+        Return None while the tests compute, or after the solution has ended.
+        """
         waits = self._turn is self._solution and not self._told
         return self._since_s + self._call_s if waits else None
 
     def enforce_timeout(self) -> None:
-        """End a solution whose current call has timed out."""
+        """End the solution if its current call has timed out."""
         until_s = self.call_timeout_at()
         if until_s is not None and self._clock_s() >= until_s:
             self._end_solution(f"a call took more than {self._call_s:g} s")
@@ -340,7 +349,7 @@ class TestSession:
                 os.kill(self._pid, signal.SIGKILL)
 
     def _end_tests(self, why: str) -> None:
-        """Notify the tests that the solution has exited."""
+        """Notify the tests, once, that the solution has ended."""
         if not self._told:
             self._told, self._why = True, why
             self._send_ended()

@@ -109,7 +109,7 @@ def _join_threads() -> None:
 
 
 def _flush_streams() -> bool:
-    """Flush standard output and standard error. If this fails, report it and return False."""
+    """Flush standard output and standard error. Return whether this succeeded, and report any error."""
     flushed = True
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
@@ -185,7 +185,7 @@ def _mark_modules(modules: list[str]) -> Iterator[ref[_NamespaceMark]]:
 
 
 def _unbind_names(names: _Names) -> None:
-    """Bind all names to None, beginning with names that start with one underscore."""
+    """Bind all names except `__builtins__` to None, first those that start with one underscore."""
     for private_ones in (True, False):
         for name in list(names):
             is_private = name.startswith("_") and not name.startswith("__")
@@ -204,12 +204,12 @@ _EXITS: Mapping[object, int] = {"returned": 0, "skipped": 0, "not_executed": 127
 """Exit status by the status of a record; 127 is what a shell gives for a program that it cannot start."""
 _MAX_KILLABLE = b"1000"
 CONFINED = b"c"
-"""What a child writes to its report pipe, before all else, once it has given up its rights."""
+"""The first byte that a child writes to its report pipe, after it has dropped its privileges."""
 _RECURSION_LIMIT = 1000
 _READ_BYTES = 64 * 1024
 
 leave = os._exit
-"""The original, which guest code can replace only in `os`."""
+"""The original `os._exit`. Guest code can replace the function only in `os`."""
 _set_recursion_limit = sys.setrecursionlimit
 
 
@@ -255,7 +255,7 @@ def prepare_confinement(
 ) -> Confinement:
     """Prepare the confinement of an attempt's children, and load the filter that they inherit.
 
-    Raises: UnconfinedChildError.
+    Raises: UnconfinedChildError, if the filter can't be loaded.
     """
     reporter = Reporter(REPORT)
     shared, own = get_filters(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet)
@@ -272,7 +272,7 @@ def prepare_confinement(
 def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
     """Load the inherited filter, unless this process needs sockets. Return whether it was loaded.
 
-    Raises: UnconfinedChildError.
+    Raises: UnconfinedChildError, if the filter can't be loaded.
     """
     if attempt.relay is not None or _PAIRED in attempt.programs:
         return False
@@ -315,7 +315,7 @@ class ProcessIsolation(Value):
 
 
 TESTS = ProcessIsolation(killable=b"500", writes=False)
-"""A tests' process leaves nothing in files, and memory that runs out takes the solution before it."""
+"""The tests' process can't write files. If memory runs out, the kernel ends the solution first."""
 SOLUTION = ProcessIsolation(killable=_MAX_KILLABLE, writes=True)
 
 

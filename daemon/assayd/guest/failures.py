@@ -40,7 +40,10 @@ _PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath", "PurePath")
 
 
 def find_failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, str] | None:
-    """Return the last frame of a submitted text through which an exception passed, and the line in it."""
+    """Return the last frame of a submitted text through which an exception passed, and the line in it.
+
+    Return None if the exception passed through no submitted text, or if the line doesn't exist.
+    """
     found: tuple[FrameType, int] | None = None
     traceback = problem.__traceback__
     while traceback is not None:
@@ -55,7 +58,7 @@ def find_failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, 
 
 
 def iter_names(line: str) -> Iterator[str]:
-    """Return the words of a line that can be names consisting of ASCII characters."""
+    """Return the words of a line that can be names and consist of ASCII characters."""
     plain = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter == "_") else " " for letter in line
     )
@@ -63,7 +66,10 @@ def iter_names(line: str) -> Iterator[str]:
 
 
 def render_line_values(problem: BaseException, texts: Texts) -> dict[str, str]:
-    """Return the values of the names in the failing line, if they can be displayed."""
+    """Return the values of the names in the failing line, if they can be displayed.
+
+    Return an empty dict if the line is unknown, or if code of a guest's class fails.
+    """
     found: dict[str, str] = {}
     try:
         place = find_failing_line(problem, texts)
@@ -139,7 +145,7 @@ _MAX_KEYS = 1000
 _namespace = type.__dict__["__dict__"].__get__
 _ModuleType = type(sys)
 _CANNOT_IMPORT = ("cannot import name ", " from ")
-"""The quoted names in an ImportError's message."""
+"""The text before and between the quoted names in an ImportError's message."""
 _MOST_NAME_CHARS = 80
 
 
@@ -169,7 +175,10 @@ def find_similar_name(problem: BaseException, texts: Texts) -> tuple[str, bool] 
 
 
 def _find_nested_key(key: str, problem: BaseException, texts: Texts) -> str | None:
-    """Return the path of a key in a nested dict on the failing line, e.g. ``raw['data']['items']``."""
+    """Return the path of a key in a nested dict on the failing line, e.g. ``raw['data']['items']``.
+
+    Return None if no such dict contains the key.
+    """
     place = find_failing_line(problem, texts)
     if place is None:
         return None
@@ -242,7 +251,7 @@ def _iter_visible_keys(problem: BaseException, texts: Texts) -> Iterator[str]:
 
 
 def _iter_dicts(value: object, depth: int = 0) -> Iterator[Mapping[object, object]]:
-    """Yield a dict, and the dicts that it or a list contains, up to two levels deep."""
+    """Yield a dict, and the dicts in a dict, list, tuple or object, up to two levels deep."""
     if is_real_subclass(value, dict):
         yield value
         inner = list(dict.values(value))[:_MAX_DICTS] if dict.__len__(value) <= _MAX_KEYS else []

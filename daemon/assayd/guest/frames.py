@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROTOCOL = 1
-"""Version of the conversation; it opens with it, and a difference ends it."""
+"""Version of the protocol. The daemon sends its version first; if the versions differ, the runner exits."""
 
 MAX_HEADER = 64 * 1024
 MAX_BODY = 1024 * 1024
 _LENGTHS_BYTES = 8
 
 WINDOW = 128 * 1024
-"""How much each end of a relayed stream may send before the other has taken anything of it."""
+"""Bytes that each end of a relayed stream can send before its peer grants further credit."""
 MIN_COST = 1024
-"""What the smallest piece of a relayed stream counts for: each costs the other end a frame."""
+"""Bytes of the window that a small piece of a relayed stream uses, because each piece needs a frame."""
 
 Header = dict[str, object]
 

@@ -67,7 +67,7 @@ class FrameClassifier:
         self._trusted = ("<frozen ", *self.libraries)
 
     def locate(self, frame: FrameType | None) -> CallerLocation:
-        """Return the location shown by the stack, from this frame upwards."""
+        """Return the location of an operation, based on the stack from this frame outwards."""
         direct, importing = True, False
         while frame is not None and frame.f_code.co_filename.startswith(self._trusted):
             direct = False
@@ -91,7 +91,10 @@ class FrameClassifier:
         return frame.f_code.co_filename.startswith(self._trusted)
 
     def skip_import_frames(self, frame: FrameType) -> FrameType:
-        """Return the frame that requested an import, i.e. the first frame outside the import system."""
+        """Return the frame that requested an import: the first frame outside the import system.
+
+        If there is none, return the outermost frame.
+        """
         while frame.f_back is not None and frame.f_globals.get("__name__") in _IMPORT_MODULES:
             frame = frame.f_back
         return frame
@@ -132,7 +135,7 @@ _NATIVE = frozenset(
 )  # fmt: skip
 _FILES = frozenset({"open", "sqlite3.connect"})
 _NEVER_ANEW = "posix"
-"""The module that holds ``_exit``; it is loaded before any guest code."""
+"""The module that contains ``_exit``. It is loaded before any guest code, and can't be loaded again."""
 _NAME_LOOKUPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"})
 _ADDRESSED = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
 
@@ -144,7 +147,7 @@ _DEVICES = frozenset(
 _TEMPORARY = "/tmp/"  # noqa: S108 - a link of the image into the work directory
 _SHARED_MEMORY = "/dev/shm/"  # noqa: S108 - where multiprocessing keeps its locks
 _READ_BY_ANYONE = ("/usr/share/zoneinfo/", "/etc/localtime")
-"""Time zones; the library that reads them is written in C, so it looks like its caller."""
+"""Time zone files. The library that reads them is written in C, so its caller seems to read them."""
 _READ_BY_LIBRARIES = (
     "/usr/lib/",
     "/usr/share/",
@@ -326,7 +329,10 @@ _leave = os._exit
 
 
 def block_os_exit(places: FrameClassifier, reporter: Reporter) -> None:
-    """Replace ``os._exit``, in this process only, with a function that refuses and reports the call."""
+    """Replace ``os._exit`` with a function that reports the call and raises PermissionError.
+
+    In forks of this process, ``os._exit`` still works.
+    """
     ours = getpid()
 
     def refuse(status: int) -> NoReturn:

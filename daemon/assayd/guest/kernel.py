@@ -79,7 +79,10 @@ def forbid_new_privileges() -> None:
 
 
 def load_filter(program: bytes) -> None:
-    """Apply a seccomp filter (BPF instructions) permanently to this process and to all of its children."""
+    """Apply a seccomp filter (BPF instructions) permanently to this process and to all of its children.
+
+    Raises: OSError, if the kernel refuses the filter.
+    """
     fprog = _Program(len(program) // _INSTRUCTION_BYTES, program)
     _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _ctypes.byref(fprog))
 
@@ -97,6 +100,8 @@ def flush_c_streams() -> None:
 
 def open_child_signals() -> int:
     """Return a descriptor that becomes readable when a child exits. Block SIGCHLD from now on.
+
+    Raises: OSError, if the descriptor can't be created.
 
     The signal is blocked and read from a descriptor, so that PID 1 needs no signal handlers: processes in
     the container can't send PID 1 signals for which it has no handler.

@@ -24,7 +24,7 @@ _MAX_DEPTH = 16
 _MAX_ENTRIES = 20_000
 _MAX_REASONS = 100
 _MAX_REASON_CHARS = 24 * 1024
-"""Of all reasons together; they fit into one frame's header even if each character is escaped once more."""
+"""Maximum characters of all reasons; when escaped, they still fit into one frame's header."""
 _MAX_PATH = 1024
 _TIME_LIMIT_S = 10.0
 _PIECE_BYTES = 2**18
@@ -73,13 +73,16 @@ class OutputCollector:
         self._end = time.monotonic() + _TIME_LIMIT_S
 
     def collect(self) -> Iterator[OutputPiece]:
-        """Yield the files that match, sorted by name, piece by piece."""
+        """Yield the files that match, sorted by name, piece by piece.
+
+        Files that can't be collected are listed, with the reason, in `dropped`.
+        """
         if self._wanted:
             os.fchmod(self._root, 0o700)
             yield from self._walk(os.dup(self._root), "", 0)
 
     def _walk(self, folder: int, prefix: str, depth: int) -> Iterator[OutputPiece]:
-        """Search one directory, and close its descriptor."""
+        """Yield the outputs in one directory, and close its descriptor."""
         try:
             for name in sorted(os.listdir(folder)):
                 if not self._can_continue(prefix):
@@ -126,7 +129,10 @@ class OutputCollector:
         return None
 
     def _read_pieces(self, folder: int, name: str, path: str) -> Iterator[OutputPiece]:
-        """Yield as much of a file as there is space for. Truncate a larger file, even if it is sparse."""
+        """Yield a file in pieces.
+
+        Truncate it if it exceeds the remaining number of bytes, even if it is sparse.
+        """
         os.chmod(name, 0o600, dir_fd=folder)
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
             size = os.fstat(stream.fileno()).st_size

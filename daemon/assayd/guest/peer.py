@@ -34,7 +34,7 @@ builtin_names.isolate_builtins(globals())
 
 
 MAX_BYTES = 8 * 2**20
-"""The size of one message."""
+"""Maximum bytes of one message."""
 _READ_BYTES = 64 * 1024
 _MAX_NESTING = 50
 
@@ -45,7 +45,10 @@ CODE, CONTEXT = "solution.py", "context.py"
 _MAX_NAMES = 500
 _MAX_BASES = 20
 NOT_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt)
-"""Would end a loop, a generator or the whole run of the tests in silence, so they arrive as RuntimeError."""
+"""Exceptions that would silently end a loop, a generator or the whole test run.
+
+The tests get a RuntimeError instead.
+"""
 _STOPPING = frozenset({"__next__", "send", "throw"})
 
 _BUILT_IN = (str, int, float, tuple, list, dict, set, frozenset, bytes)
@@ -63,7 +66,10 @@ class InvalidPeerMessage(Exception):
 
 
 class RemoteException(Exception):
-    """An exception raised when the peer's code raised an exception, which `told` describes."""
+    """An exception raised when the peer's code raised an exception.
+
+    `told` describes that exception; `values` contains its arguments, or None if they can't be transferred.
+    """
 
     def __init__(self, told: Raised, args: object) -> None:
         self.told, self.values = told, args
@@ -121,7 +127,8 @@ class Peer:
     ) -> object:
         """Send a request, handle the peer's requests until the response arrives, and return the result.
 
-        Raises: RemoteException, PeerExitedError, InvalidPeerMessage, TransferError.
+        Raises: RemoteException, if the peer's code raises an exception; PeerExitedError; InvalidPeerMessage;
+        TransferError, if an argument can't be transferred.
         """
         outgoing = MessageEncoder(self._to_handle, self.classes)
         given = [outgoing.form(list(args)), outgoing.form(dict(kwargs))]
@@ -149,7 +156,7 @@ class Peer:
         self._send_answer(value, raised, incoming.objects, _require_list(nodes), (str(operation), str(name)))
 
     def send(self, kind: str, content: object) -> None:
-        """Send a message. Raises: TransferError, if the message is too large; PeerExitedError."""
+        """Send a message. Raises: TransferError, if its content can't be transferred; PeerExitedError."""
         try:
             body = substitutes.serialize_json(content)
         except (TypeError, ValueError, RecursionError) as problem:
@@ -236,7 +243,10 @@ class Peer:
         nodes: list[Form],
         asked: tuple[str, str],
     ) -> None:
-        """Send a value or an exception, together with the arguments changed by the call."""
+        """Send a value or an exception, together with the arguments changed by the call.
+
+        If the value can't be transferred, send the reason instead.
+        """
         outgoing = MessageEncoder(self._to_handle, self.classes, objects)
         start = len(objects)
         try:
@@ -294,7 +304,10 @@ def _is_index(number: object, of: list[object]) -> TypeGuard[int]:
 
 
 def serve_solution(document: Mapping[str, object], policy: RuntimePolicy, reading: int, writing: int) -> None:
-    """Import the solution, send the names that it defines, and handle requests until the tests are done."""
+    """Import the solution, send the names that it defines, and handle requests until the tests are done.
+
+    If the import fails, send the exception and return.
+    """
     code, context, entry = (str(document[name]) for name in ("code", "context", "entry_point"))
     texts = {CODE: ShownText(CODE, code), CONTEXT: ShownText(CONTEXT, context)}
     peer = Peer(
@@ -346,7 +359,7 @@ def find_own_classes(names: Mapping[str, object]) -> dict[str, type]:
 
 
 def _number_definitions(module: ModuleType, entry: str, peer: Peer) -> list[object]:
-    """Return the functions and classes that the module defines, each with a number."""
+    """Return the entry point and the public functions and classes of the module, each with a number."""
     offered: list[object] = []
     for name, value in list(module.__dict__.items()):
         described = _describe_value(value) if type(name) is str else None
@@ -422,7 +435,10 @@ def _refuse_value(_: object) -> None:
 def perform_operation(
     operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
 ) -> object:
-    """Perform one operation on one of the solution's values."""
+    """Perform one operation on one of the solution's values, and return its result.
+
+    Raises: InvalidPeerMessage, if the operation doesn't exist.
+    """
     if operation not in _OPERATIONS:
         raise InvalidPeerMessage("an operation that doesn't exist")
     return _OPERATIONS[operation](value, name, args, kwargs)

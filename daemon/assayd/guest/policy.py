@@ -1,7 +1,5 @@
 """The runtime policy of a child: the audit hook, the guarded importer, and guards for computed names.
 
-The runtime policy of a child: the audit hook, the guarded importer, and guards for computed names.
-
 The policy provides feedback and an audit trail, not isolation: its events can make a submission fail, but
 never make it pass.
 
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
 
     _Names = Mapping[str, object] | None
     _Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
-    """What ``__import__`` was called with: name, global names, local names, wanted names, level."""
+    """The arguments of ``__import__``: name, global names, local names, wanted names, level."""
 
 builtin_names.isolate_builtins(globals())
 
@@ -68,7 +66,7 @@ _IMPORTED_BY_C = frozenset(
         "sqlite3.dump", "time", "traceback", "typing", "warnings",
     }
 )  # fmt: skip
-"""What functions written in C import while they run (``datetime.strptime``: ``_strptime``).
+"""Modules that functions written in C import while they run (``datetime.strptime``: ``_strptime``).
 
 The interpreter calls the importer of the frame below, which is the guest's, and passes an empty list of
 names; an import statement passes None or a tuple.
@@ -132,7 +130,10 @@ class ImportGuard:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> object:
-        """Import a module instead of ``__import__``, if libraries share the built-in names."""
+        """Import a module instead of ``__import__``, if libraries share the built-in names.
+
+        Raises: ImportError, if guest code requests a module that the policy refuses.
+        """
         frame = self._places.find_guest_caller()
         asked = (name, globals, locals, fromlist, level)
         if frame is not None:
@@ -151,7 +152,11 @@ class ImportGuard:
         return _real_by_name(name, package, level)
 
     def _check_import_by_name(self, name: str, caller: FrameType) -> None:
-        """Check an import by name, i.e. without an import statement, against the policy."""
+        """Check an import by name, i.e. without an import statement, against the policy.
+
+        Names of imports before guest code runs are allowed from then on. Raises: ImportError, if it is
+        refused.
+        """
         place, asking = self._places.locate(caller), self._places.skip_import_frames(caller)
         module = _get_top_level_module(str(asking.f_globals.get("__name__")))
         own = self._places.is_library(asking) and module in {_get_top_level_module(name), _OURS}
@@ -185,7 +190,10 @@ class ImportGuard:
                 raise ImportError(f"import of {module!r} is not allowed by the policy", name=module)
 
     def _check_names(self, name: str, wanted: tuple[str, ...]) -> list[tuple[str, bool]]:
-        """Return the imported names (a module or its submodules), each with the policy's decision."""
+        """Return the imported names (a module or its submodules), each with the policy's decision.
+
+        If some submodules of an allowed module are denied, return only these.
+        """
         inner = [f"{name}.{item}" for item in wanted if item != "*"]
         if self.allows(name):
             refused = [module for module in inner if _covers(self._rules.denied, module)]
@@ -227,7 +235,7 @@ _SPECIAL = frozenset(
         "__parameters__", "__qualname__",
     }
 )  # fmt: skip
-"""Special names that may be read, and not changed: plain text and types."""
+"""Special names that code can read but not change: plain strings and types."""
 _OF_RUNNING_CODE = (CodeType, CoroutineType, FrameType, GeneratorType, TracebackType)
 _OF_THE_LANGUAGE = (
     *_OF_RUNNING_CODE, BaseException, BuiltinFunctionType, FunctionType, MethodType, ModuleType,
@@ -255,12 +263,15 @@ _INTERNALS = frozenset(
 ) | {"mro", "_convert_", "_module"}
 _STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
 _OF_THE_CONTAINER = frozenset({"absolute", "cwd", "expanduser", "home"})
-"""Methods of paths that tell about the container, and touch no file."""
+"""Methods of paths that read the container's working or home directory, but access no file."""
 _ABSENT = object()
 
 
 class AttributeGuard:
-    """A guard of access to attributes by computed names. Until module names are set, it allows none."""
+    """A guard of access to attributes by computed names.
+
+    Until `set_allowed_names` is called, it allows no attribute of a module except special names.
+    """
 
     def __init__(self) -> None:
         self._names: Mapping[str, frozenset[str]] = {}
@@ -335,7 +346,10 @@ class AttributeGuard:
 
 
 def _get_fields(value: object, /) -> dict[str, object]:
-    """Return the fields of an object like ``vars(x)``. Refuse the fields of modules and classes."""
+    """Return the fields of an object like ``vars(x)``.
+
+    Raises: PermissionError, if the object is a module or class.
+    """
     if is_real_subclass(value, ModuleType) or is_real_subclass(value, type):
         raise PermissionError("vars() of a module or class isn't allowed")
     return _vars(value)
@@ -355,12 +369,13 @@ def _accesses_files(value: object, name: str) -> bool:
 
 
 _MAKERS = ("_init_fn", "_repr_fn", "_frozen_get_del_attr", "_tuple_str", "_hash_fn")
-"""The functions of the library that make text of fields; each is given them in a list or tuple.
+"""Functions of `dataclasses` that generate source code from fields, which they get as a list or tuple.
 
-From Python 3.13 on, some of it is made where the class is, and all of it goes through `_FuncBuilder.add_fn`.
+From Python 3.13 on, some source code is generated elsewhere, and all of it passes through
+`_FuncBuilder.add_fn`.
 """
 _FIELDS, _LISTED = "fields", "field_list"
-"""What holds fields where text was made of them, right before it is added."""
+"""Local variables that contain the fields in the caller of `_FuncBuilder.add_fn`."""
 _EVENT = "compile"
 
 
@@ -482,7 +497,7 @@ class RuntimePolicy:
         block_os_exit(self._places, self._reporter)
 
     def start_attributing(self) -> None:
-        """Record that submitted code now begins to run. Earlier operations aren't attributed to it."""
+        """Record that submitted code now begins to run. Imports by name before this aren't checked."""
         self._imports.start_checking_names()
 
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:

@@ -1,7 +1,5 @@
 """All processes below the runner: reaps, counts, kills and measures them.
 
-Manages all processes below the runner: reaps, counts and kills them.
-
 If the runner is PID 1 of a container, these are all other processes in its namespace. Otherwise (in tests),
 the runner is a subreaper and finds its descendants in `/proc`, so that it kills the same processes and no
 others.
@@ -164,7 +162,7 @@ class RunQueueDelayMeter:
         self.measure_delay_s()
 
     def measure_delay_s(self) -> float:
-        """Return the run-queue delay since the last call, in seconds."""
+        """Return the run-queue delay since the last call in seconds, or 0 if it isn't reported."""
         waited_s = 0.0 if self._file is None else int(os.pread(self._file, 128, 0).split()[1]) * _NS
         passed_s, self._before_s = waited_s - self._before_s, waited_s
         return max(passed_s, 0.0)
@@ -227,11 +225,11 @@ def _read_small_file(path: str) -> bytes:
 
 
 MOST = 3.0
-"""A unit is over after so many times its limit, whatever it waited for."""
+"""Multiple of its limit after which a unit times out, regardless of its run-queue delay."""
 LOOK_S = 0.05
-"""How often tasks are looked at."""
+"""Minimum seconds between two readings."""
 _COST = 20
-"""Looks take no more than one part in so many of the time."""
+"""The time between two readings is at least this multiple of the time that a reading takes."""
 _MAX_OWED_S = 0.1
 
 
@@ -277,7 +275,10 @@ class UnitClock:
         return min(self._next_look, self._expires_at())
 
     def is_over(self) -> bool:
-        """Return whether the unit has timed out. Take a reading if it is due, or the time may be up."""
+        """Return whether the unit has timed out.
+
+        If a reading is due, or the time may be up, take a reading.
+        """
         if self._now() < self.next_check_at():
             return False
         self.take_reading()
@@ -314,7 +315,10 @@ class UnitClock:
     def _measure_task_wait_s(
         self, task: KernelTask, before: KernelTask | None, ahead_s: float, passed_s: float
     ) -> float:
-        """Return one task's run-queue delay. `ahead_s` of it was counted before the kernel reported it."""
+        """Return one task's run-queue delay since the last reading in seconds.
+
+        `ahead_s` of it was counted before the kernel reported it.
+        """
         if before is None:
             # Similar tasks that came and went between two samples left no trace, so this one represents them.
             return passed_s if task.is_runnable() else min(task.waited_s, passed_s)
@@ -409,7 +413,7 @@ class DescendantProcesses:
     def kill_all(self) -> Iterator[ReapedProcess]:
         """Kill and reap all processes. Yield the reaped processes.
 
-        SIGCHLD must be blocked. Raises: ProcessesRemainError, if processes remain after a few seconds.
+        SIGCHLD must be blocked. Raises: ProcessesRemainError, if processes remain after 20 s.
         """
         end = time.monotonic() + _REAP_LIMIT_S
         while not self.has_no_processes():

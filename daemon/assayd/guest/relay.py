@@ -40,7 +40,7 @@ _TOO_MANY = (
     b"HTTP/1.1 429 network.too_many_connections\r\nX-Assayd-Rule: network.too_many_connections\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
 )
-"""What the daemon answers to a request too many; it is not asked about connections that it would not take."""
+"""The response to a connection above the limit, like the daemon's, which isn't asked about it."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -78,7 +78,10 @@ class GuestRelay:
         self._refused: deque[socket.socket] = deque(maxlen=_REFUSED_KEPT)
 
     def open(self, caps: RelayCaps) -> Mapping[str, str]:
-        """Start the listener. Return environment variables with the proxy's address. Raises: OSError."""
+        """Start the listener. Return environment variables with the proxy's address.
+
+        Raises: OSError, if the listener can't be started.
+        """
         # In a container, always the same port, so that runs are reproducible; elsewhere, it may be in use.
         port = PORT if os.getpid() == 1 else 0
         self._caps = caps
@@ -104,7 +107,10 @@ class GuestRelay:
             waiting.close()
 
     def process_frame(self, header: Header, body: bytes) -> None:
-        """Process a frame from the daemon. Ignore a frame for a closed connection. Raises: InvalidRequest."""
+        """Process a frame from the daemon. Ignore a frame for a closed connection.
+
+        Raises: InvalidRequest, if the stream never existed, or the frame is invalid or exceeds the credit.
+        """
         number = get(header, "stream", int)
         if self._listener is None or not 0 <= number < self._next:
             raise InvalidRequest(f"stream {number} doesn't exist")
@@ -139,7 +145,10 @@ class GuestRelay:
             self._listening = False
 
     def _accept_waiting(self) -> None:
-        """Accept waiting connections, until the maximum number is open."""
+        """Accept waiting connections until the maximum number is open.
+
+        Refuse those above the total number of connections.
+        """
         for _ in range(_ACCEPTED_AT_ONCE):
             if len(self._connections) >= self._caps.streams:
                 self._stop_listening()

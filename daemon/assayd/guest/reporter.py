@@ -24,7 +24,7 @@ builtin_names.isolate_builtins(globals())
 
 MAX_DETAIL = 200
 MAX_FILE = 100
-"""With `MAX_DETAIL`, keeps an event below 4 KiB when all is escaped, so that its write is one piece."""
+"""With `MAX_DETAIL`, keeps an escaped event below 4 KiB, so that it is written in one piece."""
 _BODY_BYTES = 2**20
 
 
@@ -54,7 +54,10 @@ class Reporter:
         file: str | None = None,
         line: int | None = None,
     ) -> None:
-        """Report a policy event once for each combination of kind, detail and location."""
+        """Report a policy event once for each combination of kind, detail and location.
+
+        Ignore the event after the last result.
+        """
         detail = detail[:MAX_DETAIL].encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
         key = (kind, detail, file, line)
         with self._lock:

@@ -93,7 +93,7 @@ class UnitRequest(Value):
 
 
 def read_attempt(header: Header) -> BeginFrame:
-    """Parse the header of a `begin` frame. Raises: InvalidRequest."""
+    """Parse the header of a `begin` frame. Raises: InvalidRequest, if a field is invalid."""
     limits = get_object(header, "limits")
     return BeginFrame(
         limits=GuestLimits(**{name: _get_positive_int(limits, name) for name in GuestLimits.__slots__}),
@@ -109,7 +109,7 @@ def read_attempt(header: Header) -> BeginFrame:
 
 
 def parse_unit_request(header: Header) -> UnitRequest:
-    """Parse the header of a `unit` frame. Raises: InvalidRequest."""
+    """Parse the header of a `unit` frame. Raises: InvalidRequest, if a field is invalid."""
     deadline = header.get("deadline_s")
     if not isinstance(deadline, int | float) or isinstance(deadline, bool) or not deadline > 0:
         raise InvalidRequest("deadline_s is not a positive number")
@@ -125,7 +125,10 @@ def parse_unit_request(header: Header) -> UnitRequest:
 
 
 def parse_path_header(header: Header) -> str:
-    """Return the path in a `file` header: normalized, relative and without ``..``. Raises: InvalidRequest."""
+    """Return the path in a `file` header.
+
+    Raises: InvalidRequest, if the path isn't normalized and relative, contains ``..``, or is too long.
+    """
     return _check_path(get(header, "path", str))
 
 

@@ -54,7 +54,7 @@ WORK = "/sandbox"
 _FAULT_EXIT = 70
 _READ_BYTES = 256 * 1024
 _UNSENT_S = 0.02
-"""How long frames of a unit that runs are kept for others to go with: each write wakes the daemon up."""
+"""Seconds for which a running unit's frames are buffered, because each write wakes up the daemon."""
 _MAX_UNSENT = 32 * 1024
 
 
@@ -119,7 +119,7 @@ class Runner:
         self._send_at = 0.0
 
     def serve(self) -> int:
-        """Process frames until the connection ends, and return the exit status."""
+        """Process frames until the connection ends or a fault occurs, and return the exit status."""
         selector = self._around.selector
         selector.register(self._source, READ, self._read_frames)
         selector.register(self._children, READ, self._drain_signals)
@@ -186,7 +186,10 @@ class Runner:
         self._around.selector.modify(self._source, HANG_UP if lives else READ)
 
     def _read_frames(self) -> None:
-        """Read up to the end of a frame, without consuming bytes of the next frame."""
+        """Read up to the end of a frame, without consuming bytes of the next frame.
+
+        At the end of the input, set the exit status.
+        """
         if self._unit is not None and self._session is not None and not self._has_relay:
             self._exit = 0  # nothing is being read, so this is the end of the stream
             return

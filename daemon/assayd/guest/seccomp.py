@@ -68,9 +68,9 @@ _SOCKET_OPTIONS: dict[int, tuple[int, ...]] = {
     # TCP_NODELAY, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, DEFER_ACCEPT, QUICKACK, USER_TIMEOUT
     6: (1, 3, 4, 5, 6, 9, 12, 18),
 }
-"""Options that may be set, by level; equal on both machines. `socket` has their names, but takes long."""
+"""Allowed options by level; equal on both architectures. Importing `socket` would take too long."""
 _BUFFER_SIZES: dict[int, tuple[int, ...]] = {1: (7, 8)}
-"""SO_SNDBUF, SO_RCVBUF: by these a socket takes more memory than the container gives it."""
+"""SO_SNDBUF, SO_RCVBUF: with these, a socket can use more memory than the container allows."""
 _PR_SET_SECCOMP = 22
 _F_SETFL = 4
 _O_DIRECT = {"x86_64": 0x4000, "aarch64": 0x10000}
@@ -171,7 +171,7 @@ _SIGNALS: dict[str, tuple[int, int | None]] = {
     "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240),
 }
-"""Their first argument is the process."""
+"""Calls that send signals. Their first argument is the process."""
 _NEVER_APART: dict[str, tuple[int, int | None]] = {
     "tkill": (200, 130),
     "fork": (57, None),
@@ -179,12 +179,12 @@ _NEVER_APART: dict[str, tuple[int, int | None]] = {
 }
 _CLONE_THREAD = 0x00010000
 _OWNERS = (8, 10, 15)
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX: the kernel sends the owner of a descriptor signals."""
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX: the kernel sends signals to the owner of a descriptor."""
 _OWNER_REQUESTS = (0x8901, 0x8902)
 """FIOSETOWN, SIOCSPGRP: the same by ioctl."""
 _IOCTL: tuple[int, int | None] = (16, 29)
 _WRITING = 0x3 | 0x40 | 0x200 | 0x400000
-"""O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, __O_TMPFILE; equal on both machines."""
+"""O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, __O_TMPFILE; equal on both architectures."""
 _CHANGES: dict[str, tuple[int, int | None]] = {
     "creat": (85, None),
     "mkdir": (83, None),
@@ -226,7 +226,7 @@ def get_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
 def build_filters(*, allow_exec: bool, allow_inet: bool, machine: str | None = None) -> tuple[bytes, bytes]:
     """Return the filter that a runner can share with its children, and the child's own filter.
 
-    Raises: ValueError if the system calls of the machine's architecture are unknown.
+    Raises: ValueError, if the system calls of the machine's architecture are unknown.
     """
     machine = machine or os.uname().machine
     if machine not in _AUDIT_ARCH:
@@ -298,7 +298,10 @@ def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str 
 
 
 def _check_architecture(architecture: int) -> bytes:
-    """Refuse calls of other architectures (32 bit, x32), whose call numbers have different meanings."""
+    """Return the instructions that refuse calls of other architectures (32 bit, x32).
+
+    Their call numbers have different meanings.
+    """
     return (
         _encode_instruction(_LOAD, _ARCH)
         + _encode_instruction(_JUMP_EQUAL, architecture, skip_if=1)

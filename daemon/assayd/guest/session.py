@@ -64,7 +64,10 @@ class GuestSession:
         self._common = bytearray()
 
     def prefork_child(self) -> None:
-        """Fork the next unit's child, unless it exists. No other child may be running. Raises: OSError."""
+        """Fork the next unit's child, unless it exists. No other child may be running.
+
+        Raises: OSError, if the child or the next solution can't be forked.
+        """
         if self._next_child is None:
             self._around.work.restore_access()
             before, work = self._around.cgroup.read_counters(), self._around.work.descriptor
@@ -75,7 +78,8 @@ class GuestSession:
     def add_solution(self, body: bytes) -> None:
         """Start the solution's fork server, before any data of the tests arrives.
 
-        Raises: InvalidRequest, if no solution is expected; OSError.
+        Raises: InvalidRequest, if no solution is expected; OSError, if it can't be
+        started.
         """
         if self._apart is None or self._nursery is not None or self._used or self._common or self._arguments:
             raise InvalidRequest("a solution was not expected")
@@ -88,7 +92,10 @@ class GuestSession:
         self._common += body
 
     def add_file(self, header: Header, body: bytes) -> None:
-        """Store a new file, or append the next part of a file. Raises: InvalidRequest."""
+        """Store a new file, or append the next part of a file.
+
+        Raises: InvalidRequest, if the header is invalid, or if there is no file to append to.
+        """
         path = parse_path_header(header)
         if not get(header, "append", bool):
             self._files[path] = bytearray()
@@ -110,9 +117,10 @@ class GuestSession:
         self._arguments += body
 
     def start(self, request: UnitRequest, body: bytes) -> RunningUnit | None:
-        """Start a unit. Return None if it has already ended.
+        """Start a unit. Return None if its program is unknown or its files don't fit on the disk.
 
-        Raises: InvalidRequest, OSError, UnconfinedChildError.
+        Raises: InvalidRequest, if tests have no solution; OSError; UnconfinedChildError, if the child
+        couldn't be confined.
         """
         self._arguments += body
         if self._common:
@@ -181,7 +189,10 @@ class GuestSession:
         return self._database.remove_file(self._around.work, keep=ended_well)
 
     def send_outputs(self) -> list[str]:
-        """Send the declared outputs, and return the reasons for omitted outputs."""
+        """Send the declared outputs, and return the reasons for omitted outputs.
+
+        If no outputs are declared, return an empty list.
+        """
         self._discard_child()
         database = self._database.changed_content
         if self._outputs is None:

@@ -20,7 +20,7 @@ _FOR_PROGRAMS = ("PATH", "LANG")
 _NOT_RESETTABLE = {signal.SIGKILL, signal.SIGSTOP}
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 _FOR_THREADS = frozenset({"logging", "threading"})
-"""Whose handlers of forks put right what other threads have left behind, and nothing else."""
+"""Modules whose fork handlers only repair the state that other threads left behind."""
 
 _register_at_fork = os.register_at_fork
 _postponed: list[dict[str, Callable[[], object]]] = []
@@ -32,7 +32,7 @@ _signals_reset = False
 
 
 def preload(name: str) -> bool:
-    """Import a module for later children. Return False if the import fails."""
+    """Import a module for later children. Return whether it is loaded."""
     if name in sys.modules:
         return True
     try:

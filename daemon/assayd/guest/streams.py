@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class OutputCapture:
-    """A byte counter that returns the first half of `kept_bytes` at once, and keeps the last half.
+    """A counter of output that returns the first half of `kept_bytes` at once, and stores the last half.
 
     The tail never overlaps the head.
     """
@@ -60,7 +60,7 @@ MAX_EVENTS = 200
 _EVENTS_FOR_ALLOWED = 150
 """Maximum number of events about allowed operations; the rest is reserved for forbidden ones."""
 _RESULTS_PASSED = 2
-"""A second result is shown to the daemon, since it decides the verdict; more add nothing."""
+"""Maximum results to forward: a second one affects the verdict, but further ones don't."""
 _OVERHEAD_BYTES = 2**20
 _MAX_KIND = 64
 _MAX_DETAIL = 512
@@ -88,7 +88,10 @@ class ReportReader:
         self._broken = False
 
     def feed(self, data: bytes) -> Iterator[tuple[Header, bytes]]:
-        """Add received data, and return the complete frames to send to the daemon."""
+        """Add received data, and yield the complete frames to send to the daemon.
+
+        After malformed data, yield nothing more.
+        """
         self._read_bytes += len(data)
         self.overflow = self.overflow or self._read_bytes > self._cap + _OVERHEAD_BYTES
         if self._broken:
@@ -101,7 +104,10 @@ class ReportReader:
             self.malformed = self.malformed or str(problem)
 
     def finish(self) -> Iterator[tuple[Header, bytes]]:
-        """Process the end of the stream. Yield the frame that ends an incomplete result of the child."""
+        """Process the end of the stream.
+
+        If the child's result is incomplete, yield the frame that ends it.
+        """
         if self.malformed is None and (self._decoder.buffered_bytes or self._in_result):
             self.malformed = "the report ends in the middle of a frame or result"
         if self._in_result and self.results < _RESULTS_PASSED:
@@ -181,7 +187,7 @@ class UnitStreams:
         self.stdout = OutputCapture(limits.output_kept_bytes)
         self.stderr = OutputCapture(limits.output_kept_bytes)
         self.moved = 0
-        """How often something was read from the unit's pipes, or written to one."""
+        """Number of reads of data from the unit's pipes, and of attempted writes to them."""
         self._unit = unit
         self._output_cap = limits.output_read_bytes
         self._selector = selector

@@ -36,7 +36,7 @@ class _ValueMeta(type):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Value(metaclass=_ValueMeta):
-    """The base class of values. All fields are passed by keyword. Raises: TypeError if one is missing."""
+    """The base class of values. All fields are passed by keyword. Raises: TypeError, if one is missing."""
 
     if TYPE_CHECKING:
         __slots__: tuple[str, ...]
@@ -98,7 +98,7 @@ class Selector:
         self._calls: dict[int, Callable[[], None]] = {}
 
     def register(self, descriptor: int, events: int, call: Callable[[], None]) -> None:
-        """Watch a descriptor. Raises: OSError if it is already watched or cannot be watched."""
+        """Watch a descriptor. Raises: OSError, if it is already watched or can't be watched."""
         self._poll.register(descriptor, events)
         self._calls[descriptor] = call
 
@@ -112,7 +112,10 @@ class Selector:
         self._poll.unregister(descriptor)
 
     def wait(self, most_s: float | None) -> bool:
-        """Wait for a ready descriptor until the timeout, and return whether any callback was called."""
+        """Wait for a ready descriptor, and return whether there was one. Call the callbacks of ready ones.
+
+        The timeout is in seconds; None means no timeout.
+        """
         ready = self._poll.poll(most_s)
         for descriptor, _ in ready:
             # A call may have closed a pipe that became ready in the same round.
@@ -145,7 +148,11 @@ _encode = make_encoder(None, _refuse_type, encode_basestring_ascii, None, ":", "
 
 
 def loads(text: bytes | bytearray) -> object:
-    """Return the value of a JSON text without white space around it. Raises: ValueError, RecursionError."""
+    """Return the value of a JSON text.
+
+    Raises: ValueError, if it isn't valid or has white space around it; RecursionError, if it is nested too
+    deeply.
+    """
     decoded = text.decode("utf-8", "surrogatepass")
     try:
         value, end = _scan(decoded, 0)

@@ -41,7 +41,7 @@ _SHARED_NAMES = frozenset(
         "sorted", "str", "sum", "tuple", "type", "zip",
     }
 )  # fmt: skip
-"""Built-in functions and types that cross by name."""
+"""Built-in functions and types that are transferred by name."""
 _SHARED_MODULES = ("math", "operator", "_operator")
 _FACTORIES: Mapping[str, type] = {
     kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple, bool)
@@ -69,7 +69,7 @@ class MessageEncoder:
         self._left = _MAX_VALUES
 
     def form(self, value: Any, depth: int = 0) -> Form:
-        """Return the encoded form of a value. Raises: TransferError."""
+        """Return the encoded form of a value. Raises: TransferError, if it can't be transferred."""
         kind = type(value)
         if value is None or kind is bool or kind is str:
             return value
@@ -90,7 +90,7 @@ class MessageEncoder:
     def nodes(self, start: int) -> list[Form]:
         """Return the encoded nodes from number `start` on, including nodes that their encoding adds.
 
-        Raises: TransferError.
+        Raises: TransferError, if a part of them can't be transferred.
         """
         found: list[Form] = []
         while start + len(found) < len(self.objects):
@@ -98,7 +98,10 @@ class MessageEncoder:
         return found
 
     def node(self, value: Any) -> Form:
-        """Return the encoded content of a numbered value."""
+        """Return the encoded content of a numbered value.
+
+        Raises: TransferError, if a part of it can't be transferred.
+        """
         kind = type(value)
         if (name := self._names.get(kind)) is not None:
             fields = dict(object.__getattribute__(value, "__dict__"))
@@ -119,7 +122,10 @@ class MessageEncoder:
         return [tag, [self.form(item) for item in items]]
 
     def _encode_factory(self, factory: object) -> Form:
-        """Return the name of a built-in factory, or a handle for a function that stays in its process."""
+        """Return the name of a built-in factory, or a handle for a function that stays in its process.
+
+        Raises: TransferError, for any other factory.
+        """
         name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
         found = name if name is not None else self._refer(factory)
         if found is None:
@@ -147,7 +153,10 @@ class MessageEncoder:
         return referred if referred is not None else self._encode_subclass(value, kind, depth)
 
     def _encode_subclass(self, value: Any, kind: type, depth: int) -> Form:
-        """Encode an instance of a subclass of a built-in type by its built-in content."""
+        """Encode an instance of a subclass of a built-in type by its built-in content.
+
+        Raises: TransferError, if the value has another type.
+        """
         base = next((base for base in _BASES if issubclass(kind, base)), None)
         if base is None:
             raise TransferError(f"a value of type {_name(kind)} can't be transferred")
@@ -173,7 +182,7 @@ class MessageDecoder:
         self._classes = classes
 
     def add(self, nodes: list[Form]) -> None:
-        """Create the nodes of a message, and then fill them. Raises: TransferError."""
+        """Create the nodes of a message, and then fill them. Raises: TransferError, if a node is invalid."""
         start = len(self.objects)
         try:
             self.objects += [self._create_empty(node) for node in nodes]
@@ -206,14 +215,17 @@ class MessageDecoder:
             (value.update if tag == "s" else value.extend)(items)
 
     def value(self, form: Form) -> object:
-        """Return the value of an encoded form. Raises: TransferError."""
+        """Return the value of an encoded form. Raises: TransferError, if the form is invalid."""
         try:
             return self._decode_form(form)
         except _UNREADABLE as problem:
             raise _to_transfer_error(problem) from None
 
     def update(self, changes: Any) -> None:
-        """Apply changes to the containers with the given numbers. Raises: TransferError."""
+        """Apply changes to the containers with the given numbers.
+
+        Raises: TransferError, if a change is invalid.
+        """
         try:
             for number, node in changes:
                 self.fill_container(self._get_changed_container(number, node[0]), node)
@@ -221,7 +233,10 @@ class MessageDecoder:
             raise _to_transfer_error(problem) from None
 
     def _get_changed_container(self, number: object, tag: object) -> object:
-        """Return the container with the number in a change, after checking its type."""
+        """Return the container with the number in a change, after checking its type.
+
+        Raises: ValueError, if there is no such container of this type.
+        """
         if type(number) is not int or number < 0 or _find_tag(self.objects[number], self._classes) != tag:
             raise ValueError("a change of an unknown container")
         return self.objects[number]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .workdir import WorkDirectory
 
     OnDead = Callable[[bool], str | None]
-    """Called after a unit's end with its success; returns the fault of its leftovers, or an empty string."""
+    """Called after a unit's end with its success; returns the fault of its leftovers, or None."""
 
 _MAX_WORDS = 64 * 1024
 _LAST_WORDS = 500
@@ -87,7 +87,7 @@ class PreforkedChild:
             os.close(pipe)
 
     def is_confined(self) -> bool:
-        """Wait until the child is confined. Return False if it ended early.
+        """Wait until the child is confined. Return True, or False if it ended early.
 
         Call this method first, and only once.
         """
@@ -96,7 +96,7 @@ class PreforkedChild:
         return said == child.CONFINED
 
     def read_stderr_tail(self) -> str:
-        """Return the end of a dead child's standard error."""
+        """Return the end of a dead child's standard error, or an empty string if it wrote nothing."""
         with suppress(BlockingIOError):
             return os.read(self.pipes.stderr, _MAX_WORDS).decode("utf-8", "replace").strip()[-_LAST_WORDS:]
         return ""
@@ -116,11 +116,16 @@ class PreforkedChild:
 
 
 _LINGER_S = 0.1
-"""How long descendants may take to end after the child, but for waiting for a processor; then they count as
-left behind."""
+"""Seconds in which descendants can exit after the child, without their run-queue delay.
+
+Later, they count as left behind.
+"""
 _MAX_LINGER_S = 1.0
 _TOLD_S = 0.05
-"""Report the clock to the daemon when the wait for a processor has grown by this much, and once a second."""
+"""Growth of the run-queue delay, in seconds, after which the clock is reported to the daemon.
+
+Otherwise, it is reported once a second.
+"""
 _TELL_S = 1.0
 
 
@@ -243,7 +248,10 @@ class RunningUnit:
         return late or self._streams.exceeded is not None
 
     def _runner_wait_s(self) -> float:
-        """Return the runner's run-queue delay, in seconds, during which the unit waited for the runner."""
+        """Return the runner's run-queue delay in seconds, if the unit exchanged data with the runner.
+
+        Return 0 otherwise, because the unit then didn't wait for the runner.
+        """
         waited_s = self._around.waiting.measure_delay_s()
         moved, self._moved = self._streams.moved - self._moved, self._streams.moved
         return waited_s if moved else 0.0

@@ -1,13 +1,14 @@
 """Renders any value of guest code as JSON, with a note for each location of lost information.
 
-Values that JSON lacks are sent as an object with their kind and their form. No module needs to be loaded:
+Values that JSON can't express are sent as an object with a tag and their form. No module needs to be loaded:
 as long as a module isn't loaded, its classes have no instances.
 
-datetime.date(2024, 3, 1)       {"$py": "date", "value": "2024-03-01"} numpy.int64(3)                  3
-numpy.array([[1, 2]])           {"$py": "ndarray", "value": [[1, 2]], "type": "int64"} pandas.Series([5],
-name="n")    {"$py": "series", "value": {"name": "n", "index": [0], "values": [5]}, …}
-pandas.DataFrame({"a": [5]})    {"$py": "dataframe", "value": {"columns": ["a"], "dtypes": ["int64"], …}, …}
-pandas.Timestamp, NaT, NA       a datetime; null
+    datetime.date(2024, 3, 1)      {"$py": "date", "value": "2024-03-01"}
+    numpy.int64(3)                 3
+    numpy.array([[1, 2]])          {"$py": "ndarray", "value": [[1, 2]], "type": "int64"}
+    pandas.Series([5], name="n")   {"$py": "series", "value": {"name": "n", "index": [0], …}, …}
+    pandas.DataFrame({"a": [5]})   {"$py": "dataframe", "value": {"columns": ["a"], …}, …}
+    pandas.Timestamp, NaT, NA      a datetime; null
 
 No code of the value's own class is run: no ``__repr__``, ``__iter__`` or ``__len__``. Instances of
 subclasses of the built-in containers are read with the built-in's own methods. Modules named numpy or
@@ -41,7 +42,7 @@ else:
 builtin_names.isolate_builtins(globals())
 
 _TIMES = {"M": "datetime64[us]", "m": "timedelta64[us]"}
-"""Kinds of dtype whose finer values would come as bare numbers."""
+"""Types for numpy times: finer values would otherwise be returned as plain integers."""
 _mro_of = type.__dict__["__mro__"].__get__
 
 
@@ -239,7 +240,7 @@ _CONTAINERS: tuple[type[dict[object, object]] | type[Iterable[object]], ...] = (
     frozenset,
 )
 _DICTS = frozenset({OrderedDict, defaultdict})
-"""Types that are dicts in all that JSON can hold; `Counter` is one, too."""
+"""Types that are rendered like a dict, without a note; so is `Counter`."""
 
 
 class Rendered(Value):
@@ -371,7 +372,10 @@ class Renderer:
         return self._render_tagged_form(form.tag, text)
 
     def _render_nested(self, value: object, form: ValueForm, path: str, depth: int) -> object:
-        """Render an enum member or a dataclass instance with the name of its class."""
+        """Render a value that contains other values, e.g. an enum member, with the name of its type.
+
+        If it is nested too deeply or contains itself, render only its type's name.
+        """
         self._containers_left -= 1
         if depth >= MAX_DEPTH or self._containers_left < 0 or id(value) in self._above:
             self.complete = False

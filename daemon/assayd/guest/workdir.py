@@ -31,7 +31,7 @@ class WorkDirectoryNotEmptiedError(RuntimeError):
 
 
 class WorkdirUsage(Value):
-    """The space and the number of files used in the work directory's file system."""
+    """The used bytes and files of the work directory's file system, and whether it is full."""
 
     used_bytes: int
     used_files: int
@@ -77,7 +77,7 @@ class WorkDirectory:
     def remove_content(self) -> None:
         """Remove all content, even deep, unusual or protected entries.
 
-        Raises: WorkDirectoryNotEmptiedError, OSError.
+        Raises: WorkDirectoryNotEmptiedError, if it takes more than 10 s; OSError.
         """
         self.restore_access()
         clear_directory(self.descriptor)
@@ -86,7 +86,7 @@ class WorkDirectory:
         """Write a file to a relative path that `requests.parse_path_header` has accepted.
 
         Anything that guest code created at this path, or at the path of a parent directory, is removed.
-        Raises: OSError.
+        Raises: OSError, e.g. if the disk is full.
         """
         *folders, name = path.split("/")
         with self._open_directory(folders) as parent:
@@ -98,7 +98,10 @@ class WorkDirectory:
             pass
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
-        """Return a regular file's content, or None for other entries or larger files. Raises: OSError."""
+        """Return a regular file's content, or None for other entries and for larger files.
+
+        Raises: OSError, e.g. if the file doesn't exist.
+        """
         *folders, name = path.split("/")
         with self._open_directory(folders) as parent:
             descriptor = os.open(name, _FILE, dir_fd=parent)
@@ -111,7 +114,7 @@ class WorkDirectory:
     def remove(self, name: str) -> None:
         """Remove the entry with this name and its content, if it exists.
 
-        Raises: WorkDirectoryNotEmptiedError, OSError.
+        Raises: WorkDirectoryNotEmptiedError, if it takes more than 10 s; OSError.
         """
         _remove_if_present(self.descriptor, name)
 
@@ -137,7 +140,9 @@ class WorkDirectory:
 
 
 def clear_directory(directory: int) -> None:
-    """Remove all content of a directory. Raises: WorkDirectoryNotEmptiedError, OSError.
+    """Remove all content of a directory.
+
+    Raises: WorkDirectoryNotEmptiedError, if it takes more than 10 s; OSError.
 
     Subdirectories aren't traversed recursively: their content is moved up into the directory itself, so
     that deep nesting needs neither more descriptors nor more stack.
@@ -229,7 +234,7 @@ FILE = f"{FOLDER}/pipeline.sqlite"
 """Path of the file, relative to the work directory. SQLite puts its journals in the same folder."""
 
 RESULT = "database.sqlite"
-"""What the database is called among the declared outputs."""
+"""Name of the database among the declared outputs."""
 
 
 class AttemptDatabase:
@@ -259,7 +264,10 @@ class AttemptDatabase:
             raise
 
     def remove_file(self, work: WorkDirectory, *, keep: bool) -> str | None:
-        """Remove the file. If requested, keep its content. Return the problem with the file, if any."""
+        """Remove the file. If `keep` is true, first store its content.
+
+        Return the reason why the content can't be kept, or None.
+        """
         try:
             content = work.read(FILE, self.most_bytes) if keep else None
         except OSError as problem:

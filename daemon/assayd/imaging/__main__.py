@@ -14,7 +14,10 @@ from assayd.package_data import get_shared_data_path
 
 
 def main() -> int:
-    """Build the images named on the command line and print the archives' paths."""
+    """Build the images named on the command line and print the archives' paths.
+
+    Return the exit code: 0, or 3 if a build fails.
+    """
     parser = argparse.ArgumentParser(prog="python -m assayd.imaging", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="images to build (default: all)")
     parser.add_argument("--out", type=Path, default=Path(".run/cache/images"), help="cache and result folder")

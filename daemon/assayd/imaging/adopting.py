@@ -1,14 +1,8 @@
 """Prepares a foreign image for runs: its files in one layer, and the runner in another.
 
-Prepares a foreign image for runs: its files in one layer, and the runner in another.
-
-This module selects the Python for the runner: the image's own Python if it can run the guest code,
-otherwise assayd's Python, which is added to the image. Programs of the image, including its Python, run
-only in a container and never directly on this machine.
-
-Finds the interpreters of an adopted image; adds one to an image without a suitable Python.
-
-This module executes nothing of an adopted image, and follows no link out of the image's root.
+This module selects the Python for the runner: the image's own Python if it can run the guest code, otherwise
+assayd's Python, which is added to the image. Programs of the image, including its Python, run only in a
+container and never directly on this machine. No link is followed out of the image's root.
 """
 
 from __future__ import annotations
@@ -117,7 +111,7 @@ def copy_interpreter(system: Path, recipe: Recipe, root: Path) -> None:
 def build_start_command(system: Path, recipe: Recipe) -> list[str]:
     """Return the command that starts the copied interpreter.
 
-    Raises: ConfigError ``image.python_broken``.
+    Raises: ConfigError ``image.python_broken``, if the image has no dynamic loader.
     """
     loader = next(iter(glob_in_root(system, "usr/lib/*/ld-linux*.so*")), None)
     if loader is None:
@@ -133,7 +127,10 @@ def _is_program(root: Path, folder: str, name: str) -> bool:
 
 
 def _find_python(root: Path, folder: str, name: str) -> ImagePython | None:
-    """Return the Python that a name in a folder refers to, if its library exists."""
+    """Return the Python that a name in a folder refers to.
+
+    Return None if the name isn't a program, its version is unclear, or its library doesn't exist.
+    """
     if not _is_program(root, folder, name):
         return None
     program = resolve_in_root(root, f"{folder}/{name}")
@@ -259,7 +256,8 @@ def adopt_image(
         machine: the engine that runs the image's Python, if the image has one.
         system: the image whose interpreter the runner uses if the adopted image has no suitable one.
 
-    Raises: ConfigError ``image.source_*``, ``image.lock_*``.
+    Raises: ConfigError ``image.lock_missing``, if no image was adopted; ``image.source_*``, if the image is
+    missing, malformed, too large or has changed.
     """
     base = _ensure_unpacked_base(recipe, place, machine)
     facts = _read_facts(base)
@@ -282,7 +280,10 @@ def adopt_image(
 
 
 def compute_source_digest(where: str, tag: str | None, work: Path, machine: ImageEngine) -> str:
-    """Return the digest of the image to be adopted. Raises: ConfigError ``image.source_*``."""
+    """Return the digest of the image to be adopted.
+
+    Raises: ConfigError ``image.source_*``, if it is missing, malformed or ambiguous.
+    """
     with open_image_source(
         _resolve_path(where, work, machine), tag, packages.get_engine_architecture()
     ) as source:
@@ -290,7 +291,10 @@ def compute_source_digest(where: str, tag: str | None, work: Path, machine: Imag
 
 
 def _resolve_path(where: str, work: Path, machine: ImageEngine) -> Path:
-    """Return the path of an image file. If a local engine has the image, save it to a file first."""
+    """Return the path of an image file. If a local engine has the image, save it to a file first.
+
+    Raises: ConfigError ``image.source_missing``, if the file doesn't exist.
+    """
     path = Path(where)
     if path.exists():
         return path.resolve()
@@ -302,7 +306,11 @@ def _resolve_path(where: str, work: Path, machine: ImageEngine) -> Path:
 
 
 def _ensure_unpacked_base(recipe: Recipe, place: BuildFolders, machine: ImageEngine) -> Path:
-    """Return the folder with the image's layer. Unpack the image if necessary."""
+    """Return the folder with the image's layer. Unpack the image if necessary.
+
+    Raises: ConfigError ``image.lock_missing``, if no image was adopted; ``image.source_differs``, if it has
+    changed.
+    """
     if recipe.source is None or recipe.source.locked is None:
         remedy = f"run: assay images adopt {recipe.name} --from IMAGE"
         raise ConfigError("image.lock_missing", f"no image was adopted for recipe {recipe.name}; {remedy}")
@@ -329,7 +337,10 @@ def _ensure_unpacked_base(recipe: Recipe, place: BuildFolders, machine: ImageEng
 
 
 def _unpack_image(source: ImageSource, made: Path, place: BuildFolders) -> _LayerFacts:
-    """Flatten an image into one layer, and search it for interpreters."""
+    """Flatten an image into one layer, and return facts about it, such as its interpreters.
+
+    Raises: ConfigError ``image.source_refused``, if the image is for another architecture.
+    """
     own = packages.get_engine_architecture()
     if source.architecture != own:
         message = f"the image is for {source.architecture}, but this machine is {own}"
@@ -353,7 +364,8 @@ def _unpack_image(source: ImageSource, made: Path, place: BuildFolders) -> _Laye
 def flatten_layers(source: ImageSource, root: Path, place: BuildFolders, caps: UnpackCaps = CAPS) -> None:
     """Apply the layers of an image to an empty folder. Report the omitted entries.
 
-    Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
+    Raises: ConfigError ``image.source_refused``, if an entry isn't allowed; ``image.source_too_large``, if
+    the image exceeds `caps`; OSError or ValueError, if a layer is malformed.
     """
     if len(source.layers) > caps.layers:
         message = f"the image has {len(source.layers)} layers; the limit is {caps.layers}"
@@ -476,7 +488,10 @@ def _write_compile_image(
 
 
 def _parse_compile_output(printed: bytes, python: ImagePython) -> _CompiledGuest:
-    """Parse a stage's output, which an untrusted interpreter wrote."""
+    """Return the compiled guest code from the output of an untrusted interpreter.
+
+    Raises: ConfigError ``image.python_broken``, if the output is malformed.
+    """
     head, _, content = printed.partition(b"\n")
     try:
         said = json.loads(head)
@@ -491,7 +506,7 @@ def _parse_compile_output(printed: bytes, python: ImagePython) -> _CompiledGuest
 
 
 def _filter_modules(named: Iterable[tuple[object, object]]) -> dict[str, str]:
-    """Return the modules that have valid names and versions."""
+    """Return the modules that have valid names and versions, from the first 500."""
     found = (f"{name}={version}" for name, version in list(named)[:_MAX_MODULES])
     return dict(text.split("=", 1) for text in found if _MODULE.fullmatch(text))
 

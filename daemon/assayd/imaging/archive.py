@@ -1,15 +1,12 @@
-"""Layers: writes them so that equal input produces equal bytes, and applies those of foreign images.
+"""Writes layers and the `docker load` file, and applies the layers of foreign images to a folder.
 
-Writes layers and the `docker load` file; equal input produces equal bytes.
+When layers are written, equal input produces equal bytes. Entries are sorted, times and owners are fixed, and
+only two modes are used, so that an image id doesn't depend on the machine that builds the image. No file can
+be setuid, because modes are never copied.
 
-Entries are sorted, times and owners are fixed, and only two modes are used, so that an image id doesn't
-depend on the machine that builds the image. No file can be setuid, because modes are never copied.
-
-Applies the layers of a foreign image to a folder, with whiteouts, hard links and arbitrary links.
-
-Every path is resolved as after a chroot, so that no file outside the folder is read or written. Owners,
-special modes and extended attributes are ignored. `LayeredRoot.removed` lists the entries that are omitted
-from the folder.
+The layers of a foreign image can contain whiteouts, hard links and arbitrary links. Every path is resolved as
+after a chroot, so that no file outside the folder is read or written. Owners, special modes and extended
+attributes are ignored. `LayeredRoot.removed` lists the entries that are omitted from the folder.
 
 Source: Open Container Initiative, image specification 1.1, layer.md.
 """
@@ -174,7 +171,7 @@ _COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackCaps:
-    """The maximum size of an unpacked image."""
+    """The maximum size of an unpacked image: entries, bytes, layers, and depth of nested folders."""
 
     entries: int = 500_000
     unpacked_bytes: int = 8 * 2**30
@@ -202,7 +199,8 @@ class LayeredRoot:
     def apply_layer(self, layer: tarfile.TarFile) -> None:
         """Apply one layer on top of the previous layers.
 
-        Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, tarfile.TarError.
+        Raises: ConfigError ``image.source_refused``, if an entry isn't allowed; ``image.source_too_large``,
+        if the image exceeds the caps; OSError or tarfile.TarError, if the layer is malformed.
         """
         fresh: set[Path] = set()
         for member in layer:
@@ -237,7 +235,10 @@ class LayeredRoot:
             raise ConfigError("image.source_too_large", message)
 
     def _check_depth(self, target: Path) -> None:
-        """Reject a path that is too deep to be removed later. Links to folders in it are resolved."""
+        """Raise ConfigError ``image.source_refused`` for a path that is too deep to be removed later.
+
+        Links to folders in it are resolved.
+        """
         if len(target.relative_to(self._root).parts) > self._caps.depth:
             message = f"the image has files in more than {self._caps.depth} nested folders; remove them"
             raise ConfigError("image.source_refused", message)

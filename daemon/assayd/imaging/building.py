@@ -157,7 +157,12 @@ def _open_shipped_python_root(
 
 
 def _ensure_base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
-    """Return the cached base for the current package lists. Build it if necessary."""
+    """Return the cached base for the current package lists. Build it if necessary.
+
+    If a build fails, refresh outdated package lists if possible, and build again.
+
+    Raises: ConfigError ``image.*``, if the build fails.
+    """
     sources = packages.list_apt_sources()
     if not sources and packages.can_refresh_package_lists():
         packages.refresh_package_lists(progress)

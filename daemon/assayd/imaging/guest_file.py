@@ -55,7 +55,10 @@ if __name__ == "__main__":
 
 
 def build_guest_file(sources: Path, package: str, shown: str) -> bytes:
-    """Return the content of the guest file: the start code, and all modules below `sources`, compiled."""
+    """Return the content of the guest file: the start code, and all modules below `sources`, compiled.
+
+    Raises: SystemExit, if `sources` has no ``__main__.py``.
+    """
     codes: dict[str, tuple[bool, str, bytes]] = {}
     for path in sorted(sources.rglob("*.py")):
         place = path.relative_to(sources).as_posix()

@@ -106,7 +106,10 @@ def parse_debian_package(fields: dict[str, str], system: str) -> Package | None:
 
 
 def build_python_package(name: str, version: str) -> Package | None:
-    """Return a Python distribution with its normalized name, or None if the name is malformed."""
+    """Return a Python distribution with its normalized name.
+
+    Return None if the name or the version is malformed.
+    """
     if not (_PYTHON_NAME.fullmatch(name) and _PYTHON_VERSION.fullmatch(version)):
         return None
     return Package(kind="pypi", name=re.sub(r"[-_.]+", "-", name).lower(), version=version)
@@ -133,7 +136,10 @@ def _read_dpkg_packages(root: Path, reader: _LimitedReader) -> Iterator[Package 
 
 
 def _find_package_lists(root: Path) -> list[Path]:
-    """Return the package lists: dpkg's status file, or one file per package in images without dpkg."""
+    """Return the package lists: dpkg's status file, and one file per package in images without dpkg.
+
+    Raises: ConfigError ``image.source_too_large``, if there are too many.
+    """
     folder = resolve_in_root(root, _STATUS_FOLDER)
     each = sorted(folder.iterdir()) if folder.is_dir() else []
     if len(each) > _MAX_LISTS:
@@ -181,7 +187,7 @@ class _LimitedReader:
         return self._read_limited(path, self._left + 1)
 
     def head(self, path: Path) -> str:
-        """Return the beginning of a file. Raises: the same errors as `text`."""
+        """Return the first 64 KiB of a file. Raises: the same errors as `text`."""
         return self._read_limited(path, _HEAD_BYTES).replace("\r\n", "\n")
 
     def _read_limited(self, path: Path, most: int) -> str:

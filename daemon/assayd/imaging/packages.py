@@ -75,7 +75,7 @@ def require_mmdebstrap(progress: Progress) -> None:
 
 
 def refresh_package_lists(progress: Progress) -> None:
-    """Update apt's package lists, which requires root."""
+    """Update apt's package lists, which requires root. A failure is only reported to `progress`."""
     progress("refreshing the package lists (apt-get update)")
     try:
         _run_command(["apt-get", "-qq", "update"])
@@ -87,7 +87,7 @@ def refresh_package_lists(progress: Progress) -> None:
 def list_apt_sources() -> list[PackageSource]:
     """Return the distribution's own package sources for which apt has lists.
 
-    Raises: ConfigError ``image.tool_missing``.
+    Raises: ConfigError ``image.tool_missing``, if apt is missing.
     """
     if not shutil.which("apt-get"):
         message = "building images needs a Debian-like system; apt is missing"
@@ -221,7 +221,10 @@ class BuildFolders:
 
 @contextlib.contextmanager
 def lock_build_folders(folder: Path, progress: Progress) -> Iterator[BuildFolders]:
-    """Hold an exclusive lock on an image's folder for the duration of the `with` block."""
+    """Wait for the exclusive lock of an image's folder, and hold it for the `with` block.
+
+    Yield the folder with a temporary folder, which is removed at the end.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,20 +1,11 @@
-"""The recipes of images: shipped recipes, and the operator's, which extend them.
+"""Defines the recipes of images, and finds the shipped recipes and the operator's recipes.
 
-The recipes of images: their format, and where shipped recipes and the operator's are found.
+A shipped recipe is parsed from `base.toml` and `<name>/image.toml`. An operator's recipe is a TOML file in a
+folder with its lock and files. It extends another recipe, whose values are used for missing keys, or adopts a
+foreign image.
 
-The recipe of an image, parsed from `base.toml` and `<name>/image.toml`.
-
-This module validates a recipe; its errors name the faulty key and file. The module `building` builds the
-image.
-
-Finds and loads the shipped recipes, and the operator's recipes, which extend shipped recipes.
-
-This module finds the recipe file for a name. `recipe` and `own_recipe` define its content.
-
-An operator's recipe: a TOML file that extends another recipe, in a folder with its lock and files.
-
-This module defines the allowed keys and derives the resulting recipe. For a missing key, the value of the
-extended recipe is used.
+This module validates recipes; its errors name the faulty key and file. The module `building` builds the
+images.
 """
 
 import re
@@ -60,35 +51,50 @@ class RecipeTable:
         return ConfigError("image.recipe_invalid", f"{self.path}: {key}: {problem}", field=key)
 
     def text(self, key: str) -> str | None:
-        """Return a string, or None if missing. Raises: ConfigError."""
+        """Return a string, or None if the key is missing.
+
+        Raises: ConfigError, for a value of another type.
+        """
         value = self.values.get(key)
         if value is None or isinstance(value, str):
             return value
         raise self.error(key, "must be a string")
 
     def get_flag(self, key: str) -> bool:
-        """Return a boolean, or False if the key is missing. Raises: ConfigError."""
+        """Return a boolean, or False if the key is missing.
+
+        Raises: ConfigError, for a value of another type.
+        """
         value = self.values.get(key, False)
         if isinstance(value, bool):
             return value
         raise self.error(key, "must be true or false")
 
     def count(self, key: str) -> int | None:
-        """Return a positive integer, or None if missing. Raises: ConfigError."""
+        """Return a positive integer, or None if the key is missing.
+
+        Raises: ConfigError, for any other value.
+        """
         value = self.values.get(key)
         if value is None or (type(value) is int and value > 0):
             return value
         raise self.error(key, "must be an integer above 0")
 
     def get_texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of strings, which is empty if the key is missing. Raises: ConfigError."""
+        """Return a list of strings, which is empty if the key is missing.
+
+        Raises: ConfigError, for a value of another type.
+        """
         value = self.values.get(key, [])
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         raise self.error(key, "must be a list of strings")
 
     def get_pairs(self, key: str) -> dict[str, str]:
-        """Return a table of strings, which is empty if the key is missing. Raises: ConfigError."""
+        """Return a table of strings, which is empty if the key is missing.
+
+        Raises: ConfigError, for a value of another type.
+        """
         value = self.values.get(key, {})
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value
@@ -242,7 +248,7 @@ def _merge_lists(key: str, base: RecipeTable, own: RecipeTable) -> tuple[str, ..
 
 
 def check_recipe(recipe: Recipe, table: RecipeTable) -> None:
-    """Reject unusable values of the correct type. Raises: ConfigError ``image.recipe_invalid``."""
+    """Raise ConfigError ``image.recipe_invalid`` for unusable values of the correct type."""
     for package in recipe.packages:
         if not _PACKAGE.fullmatch(package):
             raise table.error("packages", f"{package!r} isn't a package name")
@@ -302,7 +308,7 @@ class RecipeFolders:
         return [*shipped, *own]
 
     def load_all(self) -> list[Recipe]:
-        """Parse all recipes. Raises: ConfigError ``image.recipe_invalid``."""
+        """Parse all recipes. Raises: ConfigError ``image.recipe_invalid``, if one is invalid."""
         return [self.load(name) for name in self.names()]
 
     def load(self, name: str) -> Recipe:
@@ -386,7 +392,7 @@ def get_lock_path(own: Path, name: str) -> Path:
 def read_recipe_table(own: Path, name: str) -> tuple[RecipeTable, str | None]:
     """Parse a recipe file. Return its table, and the extended recipe's name (None for an adopted image).
 
-    Raises: ConfigError ``image.recipe_invalid``.
+    Raises: ConfigError ``image.recipe_invalid``, if the file is unreadable or has unsuitable keys.
     """
     table = RecipeTable.read(get_recipe_path(own, name), KEYS | _KEYS_OF_ADOPTED)
     if table.text("from"):
@@ -521,7 +527,10 @@ def _merge_modules(table: RecipeTable, modules: tuple[str, ...]) -> tuple[str, .
 
 
 def _resolve_source_file(table: RecipeTable, place: str, file: str) -> Path:
-    """Return the path of a file in the recipe's folder that is copied into the image."""
+    """Return the path of a file in the recipe's folder that is copied into the image.
+
+    Raises: ConfigError ``image.recipe_invalid``, if a path is invalid or the file doesn't exist.
+    """
     if not is_below_base(place):
         raise table.error(
             "files", f"{place!r} must be a path below the root, without a leading slash or '..'"

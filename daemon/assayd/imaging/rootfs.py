@@ -159,7 +159,12 @@ def read_python_version(system: Path, recipe: Recipe) -> str:
 
 
 def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
-    """Run the image's interpreter with the image's dynamic loader, without root privileges or a chroot."""
+    """Run the image's interpreter with the image's dynamic loader, and return its output.
+
+    It runs without root privileges or a chroot.
+
+    Raises: ConfigError ``image.python_broken``, if the loader is missing or the interpreter fails.
+    """
     # The real file: /lib64/ld-linux… is an absolute link, which would lead to this machine's loader.
     found = next(iter(glob_in_root(system, "usr/lib/*/ld-linux*.so*")), None)
     if found is None:
@@ -188,7 +193,7 @@ def _expand_link_paths(root: Path, name: str, target: str) -> list[Path]:
 
 
 def disable_programs(root: Path, kept: Set[str] = frozenset()) -> list[str]:
-    """Remove compiled programs outside the allowlist. Clear the execute bit of scripts outside it.
+    """Remove compiled programs that aren't in `kept`. Clear the execute bit of scripts that aren't in it.
 
     Return the paths of the removed programs.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SBOM_FILE = ".assayd/sbom.cdx.json"
 """The path of the SBOM in an image."""
 MAX_BYTES = 8 * 2**20
-"""Maximum bytes of a document: more than one with the most packages needs."""
+"""Maximum bytes of a document, which is enough for the maximum number of packages."""
 
 _NAMESPACE = uuid.UUID("8a5b0c7e-3f6d-5e52-9d55-6f1c0d1f8a61")
 _UNREADABLE = "org.assayd:unreadable-packages"

@@ -1,6 +1,6 @@
 """Reads a foreign image: an OCI layout (folder or archive), or the output of `docker save`.
 
-This module selects one of several images, and verifies the digest of every part. `layers` unpacks the
+This module selects one of several images, and verifies the digest of every part. `archive` unpacks the
 layers. All input is treated as hostile: sizes are checked before anything is read.
 
 Source: Open Container Initiative, image specification 1.1, image-layout.md, manifest.md, config.md.
@@ -71,7 +71,8 @@ class ImageSource:
 def open_image_source(path: Path, tag: str | None, architecture: str) -> Iterator[ImageSource]:
     """Open an image for the duration of the `with` block.
 
-    Raises: ConfigError ``image.source_invalid``, ``image.source_ambiguous``.
+    Raises: ConfigError ``image.source_invalid``, if the image is malformed; ``image.source_ambiguous``, if
+    not exactly one image matches.
     """
     with _translate_errors(path):
         if path.is_dir():
@@ -95,7 +96,8 @@ def _translate_errors(path: Path) -> Iterator[None]:
 def unpack_layer(source: ImageSource, layer: Layer, target: Path, most_bytes: int) -> None:
     """Write the uncompressed tar file of a layer, and verify its digest.
 
-    Raises: ConfigError ``image.source_too_large``, ``image.source_invalid``; OSError, ValueError.
+    Raises: ConfigError ``image.source_too_large``, if the tar file exceeds `most_bytes`; OSError or
+    ValueError, if the layer is missing, malformed or has another digest.
     """
     stream = source.parts.open(layer.path)
     if stream is None:
@@ -241,7 +243,10 @@ def _build_source(parts: ImageFiles, content: bytes, named: Sequence[tuple[str, 
 def _choose_manifest(
     parts: ImageFiles, index: Table, tag: str | None, architecture: str, path: Path
 ) -> Table:
-    """Return the selected manifest. Follow nested indexes and select the platform."""
+    """Return the selected manifest. Follow nested indexes and select the platform.
+
+    Raises: ConfigError ``image.source_ambiguous``, if not exactly one manifest matches.
+    """
     found = [_require_table(one) for one in _require_list(index.get("manifests"))]
     if tag is not None:
         found = [one for one in found if tag in _read_names(one)]

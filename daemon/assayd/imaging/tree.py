@@ -1,9 +1,7 @@
-"""The file tree of an image: its digest, and paths that can't lead out of its root folder.
+"""Computes the digest of an image's file tree, and resolves paths that can't lead out of its root folder.
 
-Computes a digest of an image's files, either from the layers or from the unpacked root filesystem.
-
-The digest is a label of the image. Therefore, the image id also identifies a root filesystem that was
-unpacked earlier.
+The digest is computed either from the layers or from the unpacked root filesystem. It is a label of the
+image. Therefore, the image id also identifies a root filesystem that was unpacked earlier.
 """
 
 import hashlib
@@ -166,7 +164,7 @@ _MAX_LINKS = 40
 def resolve_in_root(root: Path, path: str | PurePath) -> Path:
     """Resolve a path of the image below `root`. Parts that don't exist stay unchanged.
 
-    Raises: ConfigError ``image.link_loop``.
+    Raises: ConfigError ``image.link_loop``, if the path passes through more than 40 links.
     """
     found, links = root, 0
     left = [*reversed(PurePosixPath(path).parts)]

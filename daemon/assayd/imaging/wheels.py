@@ -45,7 +45,7 @@ def read_lock(path: Path) -> WheelLock:
 def lock_wheels(required: Sequence[str], python: str, path: Path) -> int:
     """Select the wheels for a recipe's requirements with pip, write the lock, and return their number.
 
-    Raises: ConfigError ``image.wheels_failed``, with pip's message.
+    Raises: ConfigError ``image.wheels_failed``, with pip's message, if pip fails.
     """
     with tempfile.TemporaryDirectory(prefix="assayd-lock-") as folder:
         _run_pip("download", *_build_pip_wheel_options(python), "--dest", folder, *required)
@@ -63,8 +63,9 @@ def lock_wheels(required: Sequence[str], python: str, path: Path) -> int:
 def install_wheels(lock: WheelLock, required: Sequence[str], python: str, root: Path) -> None:
     """Unpack the wheels of a lock into their folder below `root`. Check each wheel against the lock.
 
-    Raises: ConfigError ``image.lock_missing``, ``image.lock_outdated``, ``image.wheel_differs``,
-    ``image.wheels_failed``.
+    Raises: ConfigError ``image.lock_missing``; ``image.lock_outdated``, if the lock is for other
+    requirements; ``image.wheel_differs``, if a wheel has another digest; ``image.wheels_failed``, if pip
+    fails.
     """
     _require_current(lock, required)
     site = resolve_in_root(root, SITE)
@@ -113,7 +114,10 @@ def _build_pip_wheel_options(python: str) -> list[str]:
 
 
 def _get_glibc_minor_version() -> int:
-    """Return the minor version of this machine's C library, which equals the image's."""
+    """Return the minor version of this machine's C library, which equals the image's.
+
+    Raises: ConfigError ``image.tool_missing``, if this machine doesn't use glibc.
+    """
     minor = platform.libc_ver()[1].partition(".")[2]
     if not minor.isdigit():
         raise ConfigError(

@@ -99,7 +99,8 @@ def format_unknown_kind_message(kind: str, known: Iterable[str]) -> str:
 def load_validators(enabled: Sequence[str]) -> Mapping[str, Kind]:
     """Return all validators by kind: this project's validators, and the entry points enabled by name.
 
-    Raises: ConfigError ``validator.missing``, ``validator.broken`` or ``validator.duplicate``.
+    Raises: ConfigError ``validator.missing``, ``validator.broken`` or ``validator.duplicate``, if an entry
+    point isn't installed, can't be imported, or is for an existing kind.
     """
     loaded = dict(load_own_validators())
     for entry in _iter_named_entry_points(enabled):
@@ -150,7 +151,7 @@ def list_external_kinds() -> frozenset[str]:
 def load_command_line(kind: str, enabled: Sequence[str] = ()) -> KindCommandLine:
     """Return a kind's command-line description, or the default one. Don't import the validator.
 
-    Raises: ConfigError ``validator.broken``.
+    Raises: ConfigError ``validator.broken``, if the description can't be imported or has the wrong type.
     """
     if kind in list_own_kinds():
         module = f"{find_packages()[kind]}.command_line"
@@ -180,7 +181,7 @@ def import_reference(reference: str) -> object:
 def import_function(reference: str) -> Callable[[], None]:
     """Return the function that ``package.module:name`` refers to.
 
-    Raises: ConfigError ``validator.broken``.
+    Raises: ConfigError ``validator.broken``, if it can't be imported or isn't a function.
     """
     found = import_reference(reference)
     if not callable(found):
@@ -191,7 +192,7 @@ def import_function(reference: str) -> Callable[[], None]:
 def import_reader(reference: str) -> Callable[[bytes], bytes]:
     """Return the bytes parser that ``package.module:name`` refers to.
 
-    Raises: ConfigError ``validator.broken``.
+    Raises: ConfigError ``validator.broken``, if it can't be imported or isn't a function.
     """
     reader: Callable[[bytes], bytes] = import_function(reference)  # type: ignore[assignment]
     return reader

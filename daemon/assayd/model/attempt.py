@@ -17,11 +17,11 @@ class State(StrEnum):
     """The processing state of an attempt."""
 
     QUEUED = "queued"
-    """Accepted and durable; waits for a slot."""
+    """The attempt is accepted and durable, and waits for a slot."""
     CHECKING = "checking"
     """An analysis worker runs the static stages."""
     LEASING = "leasing"
-    """Waits for a container. Repeated if an internal error lost the run."""
+    """The attempt waits for a container, again if an internal error lost the run."""
     RUNNING = "running"
     """A container runs the units."""
     JUDGING = "judging"
@@ -41,7 +41,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 """The allowed transitions. An internal error leads to JUDGING from any unfinished state."""
 
 MAX_RUNS = 2
-"""Maximum runs of an attempt: it is repeated at most once."""
+"""The maximum number of runs of an attempt: an attempt is repeated at most once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

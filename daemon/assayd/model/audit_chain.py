@@ -54,7 +54,7 @@ def _parse_entry(line: bytes) -> dict[str, object] | None:
 
 
 def read_previous_digest(line: bytes) -> object:
-    """Return the digest of the previous line that a line contains, or None for a truncated line."""
+    """Return the digest of the previous line that a line contains, or None if it contains none."""
     return (_parse_entry(line) or {}).get("previous")
 
 

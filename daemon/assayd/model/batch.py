@@ -12,7 +12,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
 MAX_NAMED = 100
-"""Maximum line numbers that a message lists."""
+"""The maximum number of line numbers that a message lists."""
 
 
 class BatchState(StrEnum):
@@ -50,7 +50,7 @@ class Batch:
 
     @property
     def state(self) -> BatchState:
-        """Return the state of the batch, derived from its times."""
+        """Return the state of the batch, derived from its times and from whether all lines were received."""
         if self.cancelled_at is not None:
             return BatchState.CANCELLED
         if not self.complete:

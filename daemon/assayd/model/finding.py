@@ -151,7 +151,7 @@ def limit_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that a terminal obeys: hints can quote a submitted line."""
+"""Characters that control a terminal or the direction of text. Hints can quote a submitted line."""
 
 
 def _shorten_finding(finding: Finding) -> Finding:

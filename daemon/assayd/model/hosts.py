@@ -1,15 +1,11 @@
 """The canonical form of host names and webhook URLs, used in lists, comparisons and requests.
 
-The canonical form of host names, used in lists and comparisons.
-
 Names are folded (lowercase, ASCII form, no trailing dot) before any comparison. An address in any notation,
 such as ``127.1``, ``0x7f000001`` or ``[::1]``, isn't accepted as a name.
 
-The canonical form of webhook URLs, used in lists, comparisons and requests.
-
 A URL is accepted only if all parsers interpret it in the same way. A path that a server could resolve to a
-different path (because of dots, escapes, parameters or backslashes) is rejected, because it could bypass
-the allowlist.
+different path (because of dots, escapes, parameters or backslashes) is rejected, because it could bypass the
+allowlist.
 """
 
 from __future__ import annotations

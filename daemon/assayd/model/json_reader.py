@@ -35,10 +35,10 @@ _NUMBERS_AS_ZEROS = bytes(0x30 if chr(byte) in "+-.0123456789eE" else 0x20 for b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLimits:
-    """The limits of one JSON text.
+    """The limits of one JSON text. None means no limit.
 
-    `values` is checked by counting commas. Arrays and objects are counted separately, because an empty
-    array or object occupies three bytes of text but at least 64 bytes of memory.
+    `values` is checked by counting commas. Arrays and objects are counted separately, because an empty array
+    or object occupies three bytes of text but at least 64 bytes of memory.
     """
 
     bytes: int | None = None
@@ -115,7 +115,7 @@ def _build_number_readers(
 def reject_large(text: bytes, limits: JsonLimits) -> None:
     """Reject JSON with too many values before memory is allocated. Ignore the contents of strings.
 
-    Raises: JsonTooLargeError.
+    Raises: JsonTooLargeError, if the text exceeds a limit.
     """
     if limits.bytes is not None and len(text) > limits.bytes:
         raise JsonTooLargeError(f"the text is larger than {limits.bytes} bytes")

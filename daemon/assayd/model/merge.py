@@ -24,7 +24,10 @@ from assayd.model.text_limits import shorten_text
 
 
 def apply_quality_levels(findings: Iterable[Finding], quality: QualityPolicy) -> tuple[Finding, ...]:
-    """Apply the profile's severities to the quality findings, and return all findings."""
+    """Apply the profile's severities to the quality findings.
+
+    Return all findings except those of quality rules that are off.
+    """
     return tuple(_apply_levels(findings, quality))
 
 
@@ -55,7 +58,10 @@ PARTLY_CHECKED = (
 def apply_reporting_mode(
     findings: Iterable[Finding], rules: Sequence[Rule], policy: ExecutionPolicy
 ) -> tuple[Finding, ...]:
-    """Return the findings with their rules' profile keys; a report-only policy turns errors into warnings."""
+    """Return the findings with their rules' profile keys.
+
+    Under a report-only policy, turn errors of these rules into warnings.
+    """
     keys = {rule.id: rule.profile_key for rule in rules if rule.profile_key is not None}
     return tuple(_apply_enforcement(finding, keys, policy) for finding in findings)
 
@@ -104,7 +110,10 @@ class JudgedRun:
 
 
 def determine_status(findings: Sequence[Finding]) -> StageStatus:
-    """Return the status of a stage with these findings."""
+    """Return the status of a stage with these findings.
+
+    It is failed if any is an error, warned if any is a warning, and otherwise passed.
+    """
     if has_errors(findings):
         return StageStatus.FAILED
     warned = any(f.severity is Severity.WARNING for f in findings)
@@ -118,7 +127,10 @@ def merge_stages(
     *,
     most_findings: int = MAX_FINDINGS,
 ) -> tuple[StageReport, ...]:
-    """Return all stages in order. Add the findings of the run to the stages they belong to."""
+    """Return all stages in order. Add the findings of the run to the stages they belong to.
+
+    Without a run, the run-time stages are skipped. At most `most_findings` findings are kept.
+    """
     if ran is None:
         skipped = (StageReport(name=n, status=StageStatus.SKIPPED) for n in runtime_names)
         return _limit_stage_findings((*static, *skipped), most_findings)

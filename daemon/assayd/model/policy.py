@@ -260,7 +260,7 @@ class SqlPolicy:
     rules: tuple[tuple[str, RuleLevel], ...] = ()
 
     def level(self, rule: str) -> RuleLevel | None:
-        """Return the severity that the profile sets for a rule, or None."""
+        """Return the severity that the profile sets for a rule, or None if it sets none."""
         return next((level for name, level in self.rules if name == rule), None)
 
     def admits(self, rule: str) -> bool:
@@ -299,7 +299,7 @@ class QualityPolicy:
     mutants: int = 0
 
     def level(self, rule: str) -> RuleLevel:
-        """Return the severity of a quality rule."""
+        """Return the severity of a quality rule: its own, or the severity of all quality rules."""
         return next((level for name, level in self.rules if name == rule), self.severity)
 
     @property

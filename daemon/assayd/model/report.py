@@ -31,13 +31,13 @@ class StageStatus(StrEnum):
     """The result of a stage."""
 
     PASSED = "passed"
-    """The stage found nothing."""
+    """The stage found no error and no warning."""
     FAILED = "failed"
     """The stage found at least one error."""
     WARNED = "warned"
     """The stage found only warnings."""
     SKIPPED = "skipped"
-    """The stage didn't run because an earlier stage failed."""
+    """The stage didn't run, usually because an earlier stage failed."""
     ERROR = "error"
     """An internal error stopped the stage."""
 

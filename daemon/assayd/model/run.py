@@ -219,7 +219,7 @@ class CapturedOutput:
         return replace(self, head=kept[:half], tail=kept[len(kept) - half :])
 
     def text(self) -> str:
-        """Return the beginning and the end as a string, with a marker for dropped bytes."""
+        """Return the beginning and the end as a string, with a marker between them if bytes were dropped."""
         dropped = self.total_bytes - len(self.head) - len(self.tail)
         if not dropped:
             return (self.head + self.tail).decode("utf-8", "replace")

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 SOURCE_BYTES = 2**20
-"""Bytes of one source text, in UTF-8."""
+"""The maximum size of one source text in UTF-8, in bytes."""
 SYNTAX_NODES = 200_000
-"""Nodes of one syntax tree."""
+"""The maximum number of nodes of one syntax tree."""
 
 MAX_WAIT_S = 600
-"""Seconds that one request waits for a verdict; clients repeat the request."""
+"""The maximum number of seconds for which one request waits for a verdict. Clients repeat it."""
 
 SAMPLE_PATHS = 100
 SAMPLE_PATH_CHARS = 4096
 APPLIED_PATHS = 1000
-"""Paths that one attempt applies an extractor to."""
+"""The maximum number of paths to which one attempt applies an extractor."""
 
 FINDINGS = 500
-"""Findings of one check."""
+"""The maximum number of findings of one check."""
 EDIT_CHARS = SOURCE_BYTES
-"""Characters of all edits of a stage: each edit repeats whole lines, and hundreds may repeat one long
-line.
+"""The maximum number of characters of all edits of a stage. Each edit repeats whole lines, and hundreds of
+edits may repeat one long line.
 """
 EDITED_LINE_CHARS = 4096
-"""Characters of the longest line that an edit for a run-time failure can change."""
+"""The maximum length of a line that an edit for a run-time failure can change."""
 RETRY_FINDINGS = 20
-"""Distinct findings that a retry context describes; further ones are only counted."""
+"""The maximum number of distinct findings that a retry context describes. It only counts the others."""
 RETRY_CONTEXT_BYTES = 32 * 2**10
 
 SNIPPET_CHARS = 200
@@ -33,5 +33,5 @@ TRACEBACK_CHARS = 8000
 
 
 def shorten_text(text: str, chars: int = MESSAGE_CHARS) -> str:
-    """Truncate a string to `chars` characters, with a mark at the cut."""
+    """Return a string, truncated to `chars` characters with a mark at the end if it is longer."""
     return text if len(text) <= chars else text[: chars - 1] + "…"

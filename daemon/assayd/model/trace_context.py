@@ -47,7 +47,7 @@ class TraceContext:
 
 
 def parse_text(text: str | None) -> TraceContext | None:
-    """Parse the output of `text`. Return None if it is invalid."""
+    """Parse the output of `text`. Return None if it is missing or invalid."""
     parent, _, state = (text or "").partition(" ")
     return parse_headers([parent], [state] if state else [])
 

@@ -102,7 +102,7 @@ class PolicySet:
         """Return a profile.
 
         Raises:
-            RequestError: ``policy.unknown``, with the known names.
+            RequestError: ``policy.unknown``, if no profile has this name; the message lists the known names.
         """
         if name not in self._policies:
             known = ", ".join(self.names)

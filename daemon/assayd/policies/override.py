@@ -50,12 +50,15 @@ _TABLES = ("enforcement", "network", "imports", "commands", "sql", "resources")
 def tighten_policy(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
     """Return the policy tightened by a request's overrides, with its new digest.
 
+    Without overrides, return it unchanged.
+
     Args:
         policy: the effective profile.
         overrides: plain JSON, e.g. ``{"resources": {"unit_timeout_s": 2}}``.
 
     Raises:
-        RequestError: ``override.unknown``, ``override.type`` or ``override.wider``, each with the field.
+        RequestError: ``override.unknown``, ``override.type``, ``override.wider`` or, for invalid SQL rules,
+            ``request.override``, each with the field.
     """
     if not overrides:
         return policy
@@ -117,7 +120,12 @@ def _tighten_network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
 
 
 def _narrow_hosts(field: str, value: object, policy: NetworkPolicy) -> dict[str, HttpRule | None]:
-    """Return each requested host with the HTTP rule of the narrowest entry that covers it (or None)."""
+    """Return each requested host with the HTTP rule of the narrowest entry that covers it.
+
+    The rule is None if an entry without rules covers the host.
+
+    Raises: RequestError, if a host is invalid or no entry covers it.
+    """
     narrowed: dict[str, HttpRule | None] = {}
     for text in sorted(_parse_names(field, value)):
         try:
@@ -161,7 +169,10 @@ def _tighten_http_rule(at: str, table: Table, rule: HttpRule) -> HttpRule:
 
 
 def _parse_nonempty_set(field: str, value: object) -> frozenset[str]:
-    """Parse a list. Reject an empty list, because it would allow everything."""
+    """Parse a list of strings.
+
+    Raises: RequestError, if it is malformed or empty, because an empty list would allow everything.
+    """
     texts = _require_list(field, value)
     if not texts or len(texts) > _MAX_NAMES:
         raise _build_type_error(field, f"must have between 1 and {_MAX_NAMES} strings")
@@ -216,7 +227,10 @@ def _tighten_sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
 
 
 def _tighten_sql_rules(policy: SqlPolicy, given: object) -> tuple[tuple[str, RuleLevel], ...]:
-    """Return the rule levels of a policy, tightened by the rule levels of a request."""
+    """Return the rule levels of a policy, tightened by the rule levels of a request.
+
+    Raises: RequestError, if a rule or level is unknown, or a rule would become less strict.
+    """
     at, levels = "overrides.sql.rules", dict(policy.rules)
     if not isinstance(given, dict):
         raise RequestError("override.type", f"{at} must map rules to levels", field=at)

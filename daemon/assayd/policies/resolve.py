@@ -292,8 +292,8 @@ def merge_policies(first: ExecutionPolicy, second: ExecutionPolicy) -> Execution
     """Return the union of two policies, with the more permissive value of each key.
 
     Args:
-        first: a policy.
-        second: another policy; the order doesn't matter.
+        first: a policy, whose description is kept.
+        second: another policy, whose `commands.ignored_errors` takes precedence.
     """
     united = replace(
         first,

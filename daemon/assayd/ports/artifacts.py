@@ -15,7 +15,9 @@ from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
 
 BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
-"""Returns additional files for the bundle of a chain's attempt, by name."""
+"""Returns the additional files for the bundle of a chain's attempt, by name. The result is empty for other
+attempts.
+"""
 
 
 async def attach_nothing(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
@@ -35,11 +37,14 @@ class ArtifactStore(Protocol):
         ...
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return the content of one file. Raises: StoreError ``artifact.missing``."""
+        """Return the content of one file. Raises: StoreError ``artifact.missing``, if it doesn't exist."""
         ...
 
     def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file in pieces of limited size. Raises: StoreError ``artifact.missing``."""
+        """Return one file in pieces of limited size.
+
+        Raises: StoreError ``artifact.missing``, if it doesn't exist.
+        """
         ...
 
     def stream_tar(self, location: str) -> AsyncIterator[bytes]:

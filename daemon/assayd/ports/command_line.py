@@ -88,7 +88,8 @@ def read_single_file(files: Mapping[str, bytes], *, what: str, also: frozenset[s
         what: the expected file as described in the error message, e.g. ``an extractor``.
         also: additional suffixes to accept.
 
-    Raises: RequestError ``request.files``, which names the file at fault.
+    Raises: RequestError ``request.files``, if there isn't exactly one file, or it has another suffix or isn't
+    UTF-8.
     """
     if len(files) != 1:
         raise RequestError("request.files", f"{what} must be one file, not {len(files)}", field="files")
@@ -104,7 +105,8 @@ def build_code_payload(
 ) -> Mapping[str, object]:
     """Return a payload with the file's text in one field and with the members that `--input` supplies.
 
-    Raises: RequestError ``request.files``, ``request.options``.
+    Raises: RequestError ``request.files``, if there isn't exactly one text file; ``request.options``, if
+    there are sample paths or other options.
     """
     if options.sample_paths or options.extra:
         message = "this kind accepts one file and --input, but no --sample-path or --option"
@@ -113,7 +115,7 @@ def build_code_payload(
 
 
 def text_of(name: str, content: bytes) -> str:
-    """Return the content of a file as text. Raises: RequestError ``request.files``."""
+    """Return the content of a file as text. Raises: RequestError ``request.files``, if it isn't UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:

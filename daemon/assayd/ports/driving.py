@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 ELSEWHERE_S = 1.0
-"""Seconds between reads of the records when another process drives the work."""
+"""The seconds between reads of the records while another process drives the work."""
 
 
 class WorkKind(StrEnum):
@@ -57,8 +57,8 @@ class SingleProcessAssignment:
 ALONE = SingleProcessAssignment()
 
 Leads = Callable[[], bool]
-"""Returns whether this process does the work that one of several processes on a database does, e.g.
-cleanup.
+"""Returns whether this process is the leader. Of several processes with one database, only the leader does
+work such as cleanup.
 """
 
 

@@ -259,7 +259,10 @@ class Engine(Protocol):
         ...
 
     async def image(self, name: str) -> ImageFacts:
-        """Return the image with this name. Raises: EngineError ``image.missing``, with a remedy."""
+        """Return the image with this name.
+
+        Raises: EngineError ``image.missing``, with a remedy, if no image has this name.
+        """
         ...
 
     async def load_image(self, archive: Path) -> ImageFacts:
@@ -273,7 +276,7 @@ class Engine(Protocol):
     async def remove_image(self, name: str) -> None:
         """Remove an image name, and the image itself if it is unused. Ignore a missing name.
 
-        Raises: EngineError ``image.in_use``.
+        Raises: EngineError ``image.in_use``, if a container uses the image.
         """
         ...
 

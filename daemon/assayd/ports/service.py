@@ -44,7 +44,7 @@ class Service(Protocol):
         ...
 
     async def require_ready(self) -> None:
-        """Check that the daemon can run attempts. Raises: RequestError ``not_ready``."""
+        """Check that the daemon can run attempts. Raises: RequestError ``not_ready``, if it can't."""
         ...
 
     async def submit(
@@ -57,7 +57,7 @@ class Service(Protocol):
         max_runs: int | None = None,
         from_gateway: bool = False,
     ) -> AcceptedSubmission:
-        """Accept a submission and store it durably.
+        """Accept a submission and store it durably. If it was accepted before, return its attempt.
 
         `from_gateway` is True if a node's worker submits it for a gateway.
 
@@ -67,11 +67,14 @@ class Service(Protocol):
         ...
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Wait for an attempt's end until the timeout, and return the attempt in its current state."""
+        """Wait for an attempt's end until the timeout, and return the attempt in its current state.
+
+        Raises: RequestError ``not_found``, if the attempt doesn't exist.
+        """
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
-        """Return the attempt with this id, or None."""
+        """Return the attempt with this id, or None if it doesn't exist."""
         ...
 
     async def list(self, query: AttemptQuery) -> AttemptPage:
@@ -86,17 +89,20 @@ class Service(Protocol):
         ...
 
     async def cancel(self, attempt_id: str) -> None:
-        """Cancel an attempt. Raises: RequestError ``attempt.finished``."""
+        """Cancel an attempt. Raises: RequestError ``attempt.finished``, if it already has a verdict."""
         ...
 
     async def documents(self, attempt: Attempt) -> tuple[bytes, bytes]:
-        """Return the report and execution record of a finished attempt, as the JSON texts in its bundle."""
+        """Return the report and execution record of a finished attempt, as the JSON texts in its bundle.
+
+        Both are ``null`` if the bundle is gone.
+        """
         ...
 
     async def replay(self, attempt: Attempt, *, peer: Peer, idempotency_key: str | None = None) -> Attempt:
         """Submit a finished attempt's submission again.
 
-        Raises: RequestError ``attempt.unfinished``, or an error of `submit`.
+        Raises: RequestError ``attempt.unfinished``, if the attempt has no verdict, or an error of `submit`.
         """
         ...
 
@@ -105,7 +111,11 @@ class Service(Protocol):
         ...
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
-        """Return one file of the bundle in pieces. Raises: StoreError ``artifact.missing``."""
+        """Return one file of the bundle in pieces.
+
+        Raises: RequestError ``not_found``, if the attempt has no bundle; StoreError ``artifact.missing``, if
+        the file doesn't exist.
+        """
         ...
 
     def bundle_path(self, attempt: Attempt) -> str | None:
@@ -113,13 +123,16 @@ class Service(Protocol):
         ...
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
-        """Return the whole bundle as a tar stream."""
+        """Return the whole bundle as a tar stream.
+
+        Raises: RequestError ``not_found``, if the attempt has no bundle.
+        """
         ...
 
     def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[AttemptEvent, None]:
         """Yield the events of an attempt after the event id `after`, up to the event ``finished``.
 
-        The ids have the format of `wire.format_event_id`. Closing the iterator ends the subscription.
+        The ids have the format of `documents.format_event_id`. Closing the iterator ends the subscription.
         """
         ...
 
@@ -143,7 +156,7 @@ class Service(Protocol):
     def check_policy(
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
-        """Return the effective values or the errors of a profile, without loading it."""
+        """Return the effective values of a profile, or None and its errors, without loading it."""
         ...
 
     def facts(self) -> DaemonFacts:
@@ -192,7 +205,10 @@ class RepairRequests(Protocol):
     """A recorder of requests to repair an attempt if the attempt fails."""
 
     def check(self, wish: RepairOptions) -> None:
-        """Check that the requested repair is possible. Raises: RequestError ``repair.provider_unknown``."""
+        """Check that the requested repair is possible.
+
+        Raises: RequestError ``repair.provider_unknown``, if the provider isn't configured.
+        """
         ...
 
     async def record(self, attempt: Attempt, wish: RepairOptions) -> None:
@@ -209,11 +225,11 @@ class Chains(Protocol):
         ...
 
     async def get_fix(self, attempt_id: str) -> AttemptFix | None:
-        """Return the fix that an attempt runs, or None."""
+        """Return the fix that an attempt runs, or None if it runs none."""
         ...
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
-        """Return the first repair that an attempt began, or None."""
+        """Return the first repair that an attempt began, or None if it began none."""
         ...
 
     async def recover_unfinished(self, only: Container[str] | None = None) -> None:
@@ -231,7 +247,7 @@ class NullChains:
     writers: Sequence[str] = ()
 
     def check(self, wish: RepairOptions) -> None:
-        """Reject the repair. Raises: RequestError ``repair.provider_unknown``."""
+        """Reject the repair. Raises: RequestError ``repair.provider_unknown``, always."""
         message = "this daemon doesn't support repairs: the package assayd_chains is missing"
         raise RequestError("repair.provider_unknown", message, field="repair.provider")
 
@@ -287,6 +303,7 @@ class WebhookGate(Protocol):
     async def check(self, url: str, uid: int) -> None:
         """Check that messages for a user can be sent to a URL.
 
-        Raises: RequestError ``webhook.invalid``, ``webhook.not_allowed``, ``quota.webhooks`` (retryable).
+        Raises: RequestError ``webhook.invalid``, if the URL is malformed; ``webhook.not_allowed``, if no
+        listed receiver has it; ``quota.webhooks`` (retryable), if too many messages are undelivered.
         """
         ...

@@ -48,7 +48,10 @@ class RunnerChannel:
         self._given = 0
 
     async def send(self, *parts: bytes) -> None:
-        """Send several encoded frames in one write."""
+        """Send several encoded frames in one write. Do nothing if they are empty.
+
+        Raises: EngineError, if the stream is broken.
+        """
         if data := b"".join(parts):
             await self.duplex.write(data)
 
@@ -58,7 +61,8 @@ class RunnerChannel:
         After every few frames, this method yields to other tasks, because a guest that sends many small
         frames would otherwise occupy the event loop.
 
-        Raises: GuestProtocolError, if the bytes aren't a frame; StreamEndedError at the end; EngineError.
+        Raises: GuestProtocolError, if the bytes aren't a frame; StreamEndedError at the end; EngineError, if
+        the stream fails.
         """
         self._given += 1
         if self._given % FRAMES_PER_TURN == 0:
@@ -82,7 +86,7 @@ class RunnerChannel:
 
 
 def get_integer(header: Header, field: str, *, most: int = 2**53) -> int:
-    """Return a header field. Raises: GuestProtocolError, if it isn't a non-negative integer."""
+    """Return a header field. Raises: GuestProtocolError, if it isn't an integer from 0 to `most`."""
     value = header.get(field)
     if type(value) is not int or not 0 <= value <= most:
         raise GuestProtocolError(f"{header['type']}.{field} is not an integer in range")
@@ -90,7 +94,7 @@ def get_integer(header: Header, field: str, *, most: int = 2**53) -> int:
 
 
 def get_number(header: Header, field: str) -> float:
-    """Return a header field. Raises: GuestProtocolError, if it isn't a non-negative finite number."""
+    """Return a header field. Raises: GuestProtocolError, if it isn't a number from 0 to below 1e12."""
     value = header.get(field)
     if type(value) not in (int, float) or not 0 <= value < 1e12:  # type: ignore[operator]
         raise GuestProtocolError(f"{header['type']}.{field} is not a number in range")
@@ -98,7 +102,10 @@ def get_number(header: Header, field: str) -> float:
 
 
 def get_text(header: Header, field: str, *, most: int = 4096) -> str:
-    """Return a header field. Raises: GuestProtocolError, if it isn't a string."""
+    """Return a header field.
+
+    Raises: GuestProtocolError, if it isn't a string of at most `most` characters.
+    """
     value = header.get(field)
     if type(value) is not str or len(value) > most:
         raise GuestProtocolError(f"{header['type']}.{field} is not a string of at most {most} characters")
@@ -128,9 +135,9 @@ class ReadyReport:
 
 
 async def wait_until_ready(channel: RunnerChannel, preload: Sequence[str]) -> ReadyReport:
-    """Open the conversation, and wait for the runner's report that it is ready.
+    """Open the conversation, wait until the runner is ready, and return its report.
 
-    Raises: GuestProtocolError, if the answer violates the protocol; StreamEndedError.
+    Raises: GuestProtocolError, if the answer violates the protocol; StreamEndedError, if the runner ends.
     """
     await channel.send(encode_frame({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
     header, _ = await channel.receive()
@@ -147,7 +154,7 @@ async def wait_until_ready(channel: RunnerChannel, preload: Sequence[str]) -> Re
 
 
 def _list_confirmed_modules(preload: Sequence[str], named: object) -> tuple[str, ...]:
-    """Return the preloaded modules that the runner has confirmed."""
+    """Return the modules that the runner couldn't preload. Ignore names that weren't requested."""
     return tuple(name for name in preload if name in named) if isinstance(named, list) else ()
 
 
@@ -268,7 +275,7 @@ class SendAheadWindow:
         self._under_way.popleft()
 
     def finish(self) -> bytes:
-        """Return the frame that ends the conversation, unless it was sent in advance."""
+        """Return the frame that ends the conversation, or no bytes if it was sent in advance."""
         return b"" if self._under_way else FINISH
 
     def _can_send(self, frames: bytes) -> bool:

@@ -78,7 +78,7 @@ class Container:
     async def end_and_get_facts(self, *, ends_by_itself: bool) -> tuple[ContainerExitFacts, bool]:
         """End the container. Return the facts about its end, and whether the daemon had to kill it.
 
-        If the container closed the stream, it has some time to exit before the daemon kills it, because a
+        If `ends_by_itself`, the container has up to 10 seconds to exit before the daemon kills it, because a
         kill would hide the cause.
         """
         await self.channel.close()
@@ -91,7 +91,7 @@ class Container:
         return await self._engine.facts(self.ref), True
 
     async def lower_priority_later(self) -> None:
-        """Lower the container's processor share once its run has lasted for a long time."""
+        """Lower the container's processor share once its run has lasted 0.2 seconds. Only log a failure."""
         await asyncio.sleep(LONG_RUN_S)
         try:
             await self._engine.make_way(self.ref)
@@ -109,7 +109,10 @@ class Container:
         await self._engine.remove(self.ref)
 
     async def _request_exit(self) -> None:
-        """Request the runner's exit, which takes the engine less time than a kill."""
+        """Request the runner's exit, which takes the engine less time than a kill.
+
+        Ignore failures and timeouts.
+        """
         with suppress(GuestProtocolError, StreamEndedError, EngineError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.channel.send(LEAVE)
@@ -126,10 +129,11 @@ class Container:
 async def open_container(
     engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str, *, ahead: bool = False
 ) -> Container:
-    """Create, verify and start a container and open the conversation. With `ahead`, preload modules.
+    """Create, verify and start a container, wait until its runner is ready, and return the container.
 
-    Raises: EngineError. In this case, either no container remains, or the reaper will find it by its
-    labels.
+    With `ahead`, the runner preloads modules.
+
+    Raises: EngineError. In this case, either no container remains, or the reaper will find it by its labels.
     """
     spec = build_container_spec(key, origin, ulid)
     async with _convert_guest_faults():
@@ -169,7 +173,7 @@ async def _remove_container(removal: Coroutine[object, object, None], ulid: str)
 
 @asynccontextmanager
 async def _convert_guest_faults() -> AsyncIterator[None]:
-    """Convert faults of the runner to internal errors, because guest code hasn't run yet."""
+    """Convert faults of the runner to EngineErrors, because no submitted code has run yet."""
     try:
         yield
     except GuestProtocolError as fault:

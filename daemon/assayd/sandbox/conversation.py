@@ -91,7 +91,10 @@ class AttemptBudget:
         return replace(unit, end=UnitEndReason.RESULT_LIMIT, results=())
 
     def limit_output(self, unit: UnitResult) -> UnitResult:
-        """Return the unit, with its output truncated to the attempt's remaining output bytes."""
+        """Return the unit, with its output truncated to the attempt's remaining output bytes.
+
+        At least 2 KiB of each stream are kept.
+        """
         stdout = unit.stdout.truncate_to(max(self._room["stdout"], MIN_KEPT_BYTES))
         stderr = unit.stderr.truncate_to(max(self._room["stderr"], MIN_KEPT_BYTES))
         self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
@@ -163,7 +166,7 @@ class Conversation:
         await self._receive_final_frames()
 
     async def _repeat_without_check(self, index: int, unit: Unit) -> None:
-        """Repeat a unit without the check that failed, because the check doesn't decide the outcome."""
+        """Repeat a unit without its check if it failed during the check, which doesn't decide the outcome."""
         failed = self.units[index]
         if unit.without_check is None or failed.outcome.completed or not _has_started_check(failed):
             return
@@ -174,7 +177,7 @@ class Conversation:
         await self._follow_unit(index, self._current)
 
     async def _follow_unit(self, index: int, transcript: UnitTranscript) -> None:
-        """Read the frames of one unit up to its end."""
+        """Read the frames of one unit up to its end. Raises: GuestProtocolError, if a frame is unexpected."""
         while True:
             header, body = await self._receive_unit_frame(index)
             kind = header["type"]
@@ -211,7 +214,11 @@ class Conversation:
         return header, body
 
     async def _receive_frame(self) -> tuple[Header, bytes]:
-        """Return the next frame. Raises: GuestProtocolError if the runner reports a fault."""
+        """Return the next frame.
+
+        Raises: GuestProtocolError, if the runner reports a fault; EngineError ``engine.unconfined``, if a
+        child couldn't be confined.
+        """
         header, body = await self._channel.receive()
         if header["type"] == "fault":
             raise GuestProtocolError(f"the runner gave up: {get_text(header, 'message')}")
@@ -226,7 +233,10 @@ class Conversation:
             self._deadline.exclude_time(self._between_s + self._units_starved_s + current_s)
 
     def _add_network_events(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
-        """Add a unit's accesses through the relay. Denied accesses also become policy violations."""
+        """Return a unit with its accesses through the relay.
+
+        Denied accesses also become policy violations.
+        """
         if not asked and not any(event.kind == "network" for event in unit.events):
             return unit
         enforced = self._spec.imports.mode is ImportMode.ENFORCE
@@ -235,7 +245,10 @@ class Conversation:
         return replace(unit, network=asked, events=(*seen, *dict.fromkeys(refused)))
 
     def _add_rule(self, event: PolicyEvent) -> PolicyEvent:
-        """Add the rule by which the guest's hook denied a network access."""
+        """Return an event with the rule by which the guest's hook denied it.
+
+        An event that isn't a denied network access is returned unchanged.
+        """
         if event.kind != "network" or event.allowed:
             return event
         rule = select_hook_rule(self._spec.network.mode)
@@ -255,7 +268,10 @@ class Conversation:
         self._units_starved_s += unit.usage.starved_s
 
     async def _receive_final_frames(self) -> None:
-        """Receive the declared outputs and the runner's final frame."""
+        """Receive the declared outputs and the runner's final frame.
+
+        Raises: GuestProtocolError, if a frame is unexpected or the outputs exceed their limits.
+        """
         while True:
             header, body = await self._receive_frame()
             if header["type"] == "bye":
@@ -289,12 +305,12 @@ class Conversation:
 
 
 def _has_started_check(unit: UnitResult) -> bool:
-    """Return whether a unit had reported its result before it ended, that is, during its check."""
+    """Return whether a unit reported the start of its check."""
     return any(event.kind == CHECK for event in unit.events)
 
 
 def _iter_log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
-    """Yield the frames that stage a unit's output as files for later units."""
+    """Yield the frames that stage a unit's output as files for later units. Without a log, yield nothing."""
     if unit.log is not None:
         out, err = result.stdout.text().encode(), result.stderr.text().encode()
         yield from iter_file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})
@@ -326,7 +342,10 @@ class UnitTranscript:
         """The resource usage so far, as last reported by the runner."""
 
     def output(self, header: Header, body: bytes) -> tuple[str, bytes]:
-        """Add a piece of output, and return its stream and bytes. Raises: GuestProtocolError."""
+        """Add a piece of output, and return its stream and bytes.
+
+        Raises: GuestProtocolError, if the frame is malformed or the output exceeds its limit.
+        """
         stream, part = get_text(header, "stream"), get_text(header, "part")
         if stream not in ("stdout", "stderr") or part not in ("head", "tail"):
             raise GuestProtocolError("output of an unknown stream")
@@ -356,7 +375,11 @@ class UnitTranscript:
         return event
 
     def result(self, header: Header, body: bytes) -> None:
-        """Add a part of a result record. Raises: GuestProtocolError."""
+        """Add a part of a result record.
+
+        Raises: GuestProtocolError, if the frame is malformed or out of order, or the results exceed their
+        limit.
+        """
         index, last = get_integer(header, "index", most=MAX_RECORDS), get_boolean(header, "last")
         if index != len(self._records) - self._open:
             raise GuestProtocolError("result records out of order")
@@ -369,7 +392,7 @@ class UnitTranscript:
             raise GuestProtocolError("a result larger than its cap")
 
     def clock(self, header: Header) -> None:
-        """Record the unit's resource usage so far. Raises: GuestProtocolError."""
+        """Record the unit's resource usage so far. Raises: GuestProtocolError, if the frame is malformed."""
         self.spent = ResourceUsage(
             wall_s=get_number(header, "wall_s"),
             cpu_s=get_number(header, "cpu_s"),
@@ -379,7 +402,7 @@ class UnitTranscript:
     def end(self, header: Header) -> UnitResult:
         """Return the unit's result, given the runner's final frame for the unit.
 
-        Raises: GuestProtocolError.
+        Raises: GuestProtocolError, if the frame is malformed or a result record is incomplete.
         """
         if self._open:
             raise GuestProtocolError("a result record without its end")
@@ -421,7 +444,10 @@ class UnitTranscript:
 
 
 def _read_wait_status(header: Header) -> int:
-    """Parse the wait status of an ended process (exit or signal). Raises: GuestProtocolError."""
+    """Return the wait status of an ended process.
+
+    Raises: GuestProtocolError, if the status is neither that of an exit nor that of a signal.
+    """
     status = get_integer(header, "wait_status", most=0xFFFF)
     if not (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
         raise GuestProtocolError("unit_end.wait_status is not that of an end")

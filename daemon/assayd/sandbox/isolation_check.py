@@ -406,9 +406,9 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
 
 
 async def _check_lost_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
-    """Check that a run whose runner the kernel killed is classified as out of memory.
+    """Append a failure to `found` if a run whose runner the kernel killed isn't classified as out of memory.
 
-    The check also records which other source of evidence reports such a kill.
+    Also record in `sandbox.counts_kills` whether the kernel's counter included this kill.
     """
     before = sandbox.oom_kills()
     async with sandbox.lease(spec) as lease:
@@ -441,7 +441,7 @@ async def _run_probes(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, f
 def build_canary_spec(
     tried: Sequence[Probe], image: str, network: NetworkPolicy = _BLOCKED, limits: Limits | None = None
 ) -> RunSpec:
-    """Return the spec of one container that runs all probes in order."""
+    """Return the spec of one container that runs all probes in order. The default limits are `LIMITS`."""
     return RunSpec(
         image=image,
         limits=limits or LIMITS,

@@ -154,7 +154,7 @@ def _build_outcome(cause: Cause, unit: UnitResult, **evidence: object) -> RunOut
 
 
 def _collect_evidence(unit: UnitResult) -> dict[str, object]:
-    """Return all nonzero values of the wait status and the kernel's counters, as evidence."""
+    """Return the signal or exit code, and the kernel's nonzero counters, as evidence."""
     status, usage = unit.wait_status, unit.usage
     traces: dict[str, object] = {
         "oom_kills": usage.oom_kills,
@@ -169,7 +169,7 @@ def _collect_evidence(unit: UnitResult) -> dict[str, object]:
 
 
 def _add_limit(outcome: RunOutcome, limits: Limits) -> RunOutcome:
-    """Add the value of the exceeded limit to the outcome's evidence."""
+    """Return the outcome with the exceeded limit in its evidence, or unchanged if it has another cause."""
     if outcome.cause is Cause.PROCESS_LIMIT:
         return replace(outcome, evidence={**outcome.evidence, "limit_processes": limits.max_processes})
     most = {Cause.OUT_OF_MEMORY: limits.memory_bytes, Cause.DISK_LIMIT: limits.work_bytes}
@@ -211,7 +211,10 @@ def _classify_lost_runner(container: ContainerFacts, evidence: dict[str, object]
 
 
 def _combine_unit_outcomes(units: tuple[UnitResult, ...], planned: int) -> RunOutcome:
-    """Return the outcome of the first unit that didn't complete, or `completed`."""
+    """Return the outcome of the first unit that didn't complete, or `completed`.
+
+    If units are missing, the cause is a protocol violation.
+    """
     for unit in units:
         if not unit.outcome.completed:
             return unit.outcome
@@ -227,7 +230,7 @@ _LOST = RunOutcome(cause=Cause.INFRASTRUCTURE, evidence={"detail": "interrupted 
 
 
 def get_signal_name(number: int) -> str:
-    """Return a signal's name, e.g. SIGSEGV."""
+    """Return a signal's name, e.g. SIGSEGV, or "signal" and the number if the name is unknown."""
     try:
         return signal.Signals(number).name
     except ValueError:

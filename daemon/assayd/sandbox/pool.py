@@ -49,7 +49,7 @@ STUCK_REMOVAL_RETRY_S = 60.0
 YIELD_S = 2.0
 """Seconds for which the removal of a used container yields to running attempts."""
 QUICK_YIELD_S = 0.1
-"""The same if a removal takes milliseconds: about the duration of an attempt with few units."""
+"""Seconds for which a removal yields if it takes only milliseconds: the duration of a short attempt."""
 BREATH_S = 0.02
 """Seconds for the last response to be sent before the engine gets new work."""
 
@@ -417,7 +417,7 @@ class SweepReport:
 
 
 def is_any_executor(executor: str) -> bool:
-    """Accept the containers of the daemon and of every executor."""
+    """Return True, to accept the containers of the daemon and of every executor."""
     return True
 
 
@@ -456,7 +456,7 @@ class Reaper:
         )
 
     async def sweep(self, *, patient: bool = True) -> SweepReport:
-        """Remove unknown containers.
+        """Remove unknown containers, and return a report.
 
         The engine lists a new container shortly before the pool does. Therefore, if `patient` is true, only
         containers that were also unknown at the previous sweep are removed.

@@ -76,7 +76,7 @@ class PoolLimits:
 
 
 RESERVED = 2
-"""Warm containers of a key that are reserved for idle flows. With one, a quarter of them found it taken."""
+"""Warm containers of a key that are reserved for idle flows."""
 
 STARTS_BETWEEN = 2
 """Containers to start for waiting attempts before one for the reserve."""
@@ -384,7 +384,7 @@ def _list_missing_keys(state: PoolState) -> list[PoolKey]:
 
 
 def compute_idle_target(base: int, *, rate_per_s: float, refill_s: float, most: int) -> int:
-    """Return the target number of idle containers of a key for this rate of leases.
+    """Return the target number of idle containers of a key for this rate of leases, at most `most`.
 
     While one container is created, `rate_per_s * refill_s` others are leased on average. Because requests
     arrive in bursts, three standard deviations (of a Poisson count) are added.

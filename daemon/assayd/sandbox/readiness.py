@@ -80,13 +80,19 @@ class ReadinessSupervisor:
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
-        """Prepare the sandbox, with unlimited retries. `problem` is the reason for the last failure."""
+        """Prepare the sandbox, with unlimited retries. Do nothing if it is ready.
+
+        `problem` is the reason for the last failure.
+        """
         if self.problem:
             retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=tenacity_backoff_delay)
             await retrying(self._try_to_prepare)
 
     async def keep_ready(self) -> NoReturn:
-        """Prepare the sandbox again after repeated engine failures, because the engine may have changed."""
+        """Prepare the sandbox again after repeated engine failures, because the engine may have changed.
+
+        Also look up missing images periodically. Run until cancellation.
+        """
         while True:
             if self.unusable and not self._pool.circuit_open.is_set():
                 with suppress(TimeoutError):
@@ -99,7 +105,7 @@ class ReadinessSupervisor:
             await self.prepare()
 
     async def keep_sweeping(self) -> None:
-        """Remove leftover containers periodically."""
+        """Remove leftover containers periodically, until cancellation."""
         await self.reaper.keep_sweeping()
 
     def image_problem(self, name: str) -> str:
@@ -107,7 +113,7 @@ class ReadinessSupervisor:
         return self.unusable.get(name, "")
 
     async def image_digest(self, name: str) -> str:
-        """Return the digest of the image with this name. Raises: EngineError."""
+        """Return the digest of the image with this name. Raises: EngineError, if it can't be used."""
         return (await self._images.get(name)).digest
 
     async def _try_to_prepare(self) -> None:
@@ -154,7 +160,7 @@ class ReadinessSupervisor:
             looking.cancel()
 
     async def _recheck_images(self) -> None:
-        """Add images that were missing earlier to the pool once they exist."""
+        """Add images that were missing earlier to the pool once they exist. Ignore engine errors."""
         before = self.unusable
         with suppress(EngineError):
             keys = await self._list_usual_keys()
@@ -222,7 +228,7 @@ class ReadinessSupervisor:
             metrics.refill_seconds.labels(key.digest, key.image).set(took_s)
 
     async def run_health_checks(self) -> Sequence[HealthRow]:
-        """Check the engine, the images and leftover containers now."""
+        """Check the engine, the images and leftover containers now, and return a health row for each."""
         return [await self._examine_engine(), *await self._examine_images(), self.examine_pool()]
 
     async def check_isolation(self) -> HealthRow:

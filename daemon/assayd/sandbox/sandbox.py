@@ -97,7 +97,7 @@ def list_modules(facts: ImageFacts) -> dict[str, str]:
 
 
 def get_runner_interpreter(facts: ImageFacts) -> tuple[str, ...]:
-    """Return the command that starts the Python of an image's runner."""
+    """Return the command that starts the Python of an image's runner (default: Debian's Python 3.11)."""
     return tuple(facts.labels.get(LABEL_INTERPRETER, _INTERPRETER).split())
 
 
@@ -115,7 +115,7 @@ COUNTERS = Path("/proc/vmstat")
 
 
 def read_oom_kill_count(counters: Path = COUNTERS) -> int | None:
-    """Return the number of processes that the kernel killed for lack of memory, or None if unknown."""
+    """Return the number of out-of-memory kills on this host since it booted, or None if it is unknown."""
     try:
         text = counters.read_bytes()
     except OSError:
@@ -126,7 +126,7 @@ def read_oom_kill_count(counters: Path = COUNTERS) -> int | None:
 
 
 RUNNER_PIDS = 1
-"""The processes of the limit that the runner needs: itself."""
+"""Processes to add to a run's process limit for the runner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,14 +163,19 @@ class Sandbox:
         self._egress = egress
         self.oom_kills = oom_kills
         self.counts_kills = False
-        """Whether that count has included a container's death: the engine then runs on this kernel."""
+        """Whether `oom_kills` has counted a kill in a container, which means that the engine runs on this
+        kernel.
+        """
         self.info: EngineInfo | None = None
         self.seccomp = seccomp
         self.usable = asyncio.Event()
         """Set while the engine answers and its isolation is verified."""
 
     async def key(self, spec: RunSpec) -> PoolKey:
-        """Return the properties of a spec that are fixed when its container is created."""
+        """Return the pool key of a spec: its properties that are fixed when its container is created.
+
+        Raises: EngineError, if the image can't be used.
+        """
         image = await self.images.get(spec.image)
         limits = spec.limits
         memory = limits.memory_bytes + read_baseline_bytes(image)
@@ -215,7 +220,10 @@ class Sandbox:
     async def _begin(
         self, spec: RunSpec, container: Container, image: ImageFacts, warm: bool, user: int
     ) -> Lease:
-        """Send the rules to a leased container. Raises: EngineError."""
+        """Send the rules to a leased container, and return the lease.
+
+        Raises: EngineError, if the stream fails.
+        """
         listed = spec.network.mode is NetworkMode.ALLOWLIST
         egress = self._egress.session(spec.network, user) if listed else None
         conversation = Conversation(container.channel, spec, egress)
@@ -299,7 +307,7 @@ async def _get_failure_facts(lease: Lease, end: RunEndReason) -> ContainerFacts:
 
 
 MIN_UNITS = 16
-"""Fewer units end sooner than a second container pays off."""
+"""Minimum units of a run that is split: with fewer, starting a second container doesn't save time."""
 
 
 class SecondContainerObserver(RunObserver):

@@ -58,7 +58,10 @@ class RelayedStream:
         return piece
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to the guest. Wait while the guest doesn't read. Raises: ConnectionResetError."""
+        """Send bytes to the guest. Wait while the guest doesn't read.
+
+        Raises: ConnectionResetError, if the connection is closed.
+        """
         rest = memoryview(data)
         while rest:
             while not self._credit and not self._gone:
@@ -71,7 +74,7 @@ class RelayedStream:
             await self._send_frame("stream_data", bytes(piece))
 
     async def end(self) -> None:
-        """Signal the end of data to the guest."""
+        """Signal the end of data to the guest, unless this was done before or the connection is closed."""
         if not (self._ended or self._gone):
             self._ended = True
             await self._send_frame("stream_end")
@@ -83,7 +86,10 @@ class RelayedStream:
             await self._send_frame("stream_reset")
 
     def add_data(self, piece: bytes) -> None:
-        """Add received data. Raises: GuestProtocolError if it exceeds the guest's credit."""
+        """Add received data, unless the connection is closed.
+
+        Raises: GuestProtocolError, if the data exceeds the guest's credit or follows its end of data.
+        """
         if self._gone:
             return
         if self._guest_ended:
@@ -107,7 +113,10 @@ class RelayedStream:
         self._changed.set()
 
     def grant(self, count: int) -> None:
-        """Add credit. Raises: GuestProtocolError if the credit is zero or exceeds the bytes sent."""
+        """Add `count` bytes of credit, unless the connection is closed.
+
+        Raises: GuestProtocolError, if the credit is zero or exceeds the bytes sent.
+        """
         if not count:
             raise GuestProtocolError("credit for nothing")
         if self._gone:
@@ -136,7 +145,7 @@ class StreamSet:
         self._next = 0
 
     def process_frame(self, unit: int, header: Header, body: bytes) -> None:
-        """Process a frame from the runner. Raises: GuestProtocolError."""
+        """Process a frame from the runner. Raises: GuestProtocolError, if the frame is invalid."""
         match header["type"]:
             case "stream_open":
                 self._begin_stream(unit, get_integer(header, "stream", most=_MAX_STREAMS))
@@ -171,7 +180,10 @@ class StreamSet:
         task.add_done_callback(lambda _: self._open.pop(number))
 
     def _get_stream(self, number: int) -> RelayedStream | None:
-        """Return an open stream, or None if the stream was already closed. Raises: GuestProtocolError."""
+        """Return an open stream, or None if the stream was already closed.
+
+        Raises: GuestProtocolError, if the stream was never opened.
+        """
         if number >= self._next:
             raise GuestProtocolError("a relayed stream that was never opened")
         return self._open[number][0] if number in self._open else None

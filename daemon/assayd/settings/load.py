@@ -44,13 +44,13 @@ class SettingRow:
 def load_settings() -> Settings:
     """Read the daemon's settings from the file and environment.
 
-    Raises: ConfigError ``settings.invalid``.
+    Raises: ConfigError ``settings.invalid``, if a setting is unknown or has an invalid value.
     """
     return load_program_settings(Settings, DEFAULT_FILE)
 
 
 def load_program_settings(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
-    """Read a program's settings from the file and from environment variables with a prefix.
+    """Read a program's settings from the file, if it exists, and from environment variables with a prefix.
 
     Raises:
         ConfigError: ``settings.invalid``, with the line of the file or the variable at fault.
@@ -91,7 +91,10 @@ def _read_file(default: Path, prefix: str) -> tomlfile.TomlFile | None:
 
 
 def _read_settings(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, dict[str, object]]:
-    """Return the settings, and separately the values that were read from the environment."""
+    """Return the settings, and separately the values that were read from the environment.
+
+    Raises: ConfigError, if a variable has an invalid value.
+    """
 
     # Values of the file come from `tomlfile`, because the library's TOML source loses line numbers.
     def sources(cls: type[BaseSettings], **_: object) -> tuple[PydanticBaseSettingsSource, ...]:

@@ -376,7 +376,7 @@ class MetricsSettings(_Section):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Return the host and port of the metrics' socket."""
+        """Return the host and port of the metrics' socket, or None if no address is set."""
         return split_address(self.listen) if self.listen is not None else None
 
 

@@ -14,14 +14,20 @@ NEAR = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 
 def reject_bool(value: object) -> object:
-    """Return the value unless it is a boolean, which pydantic would convert. Raises: ValueError."""
+    """Return the value unless it is a boolean, which pydantic would convert.
+
+    Raises: ValueError, if it is a boolean.
+    """
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into a problem
     return value
 
 
 def parse_octal(value: object) -> object:
-    """Parse a string as an octal number, as chmod does. Raises: ValueError."""
+    """Parse a string as an octal number, as chmod does. Return other values unchanged.
+
+    Raises: ValueError, if the string isn't an octal number.
+    """
     if not isinstance(value, str):
         return value
     try:
@@ -52,7 +58,7 @@ def require_loopback(text: str) -> str:
 
 
 def reject_public_http(url: str | None) -> str | None:
-    """Return the URL. Raises: ValueError, if it is a plain HTTP URL of a public host.
+    """Return the URL, or None for None. Raises: ValueError, if it is a plain HTTP URL of a public host.
 
     Names aren't resolved; a name with a dot is treated as public, unless it has a local suffix.
     """
@@ -77,7 +83,7 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def get_default_state_dir() -> Path:
-    """Return the default state folder of this user's daemon."""
+    """Return the default state folder of this user's daemon: the service manager's, if it created one."""
     if os.environ.get("STATE_DIRECTORY"):  # created by the service manager: systemd.exec(5)
         return Path(os.environ["STATE_DIRECTORY"])
     if os.geteuid() == 0:
@@ -87,7 +93,10 @@ def get_default_state_dir() -> Path:
 
 
 def get_default_socket_path() -> Path:
-    """Return the default path of the socket of this user's daemon."""
+    """Return the default path of the socket of this user's daemon.
+
+    It is in /run for root, and otherwise in the user's run-time folder, if that exists.
+    """
     base = os.environ.get("XDG_RUNTIME_DIR")
     if os.geteuid() == 0 or not base:
         return Path("/run/assayd/assayd.sock")

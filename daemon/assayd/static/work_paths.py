@@ -82,7 +82,10 @@ RULES = (
 
 
 def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
-    """Yield the findings for the paths in one payload field."""
+    """Yield the findings for the paths in one payload field.
+
+    If there are more than `MAX_PATHS`, report only that.
+    """
     if len(paths) > MAX_PATHS:
         message = f"{field} names {len(paths)} paths; {MAX_PATHS} are allowed."
         yield _path_finding("path.too_many", message, "Use fewer paths; combine small files.")

@@ -161,7 +161,9 @@ class WritingConnection:
         self._waits: bool | None = None
 
     def run(self, apply: Callable[[Connection], T], *, durable: bool) -> T:
-        """Run a change in a transaction. If `durable` is True, the commit includes a flush to the disk.
+        """Run a change in a transaction and return its result.
+
+        If `durable` is True, the commit includes a flush to the disk.
 
         On a database server, every commit is durable, because the recorded containers on other hosts keep
         running if the server fails. While the server is unreachable, this method waits. Then it repeats the
@@ -175,7 +177,10 @@ class WritingConnection:
         return transact() if self._is_sqlite else self._patience.retry_while_unreachable(transact)
 
     def run_together(self, statements: Sequence[SingleStatementChange[Any]]) -> list[Any]:
-        """Run several one-statement changes in one transaction on a server, with the retries of `run`."""
+        """Run several one-statement changes in one transaction on a server, with the retries of `run`.
+
+        Return their results in order.
+        """
 
         def transact() -> list[Any]:
             with self._hold_connection() as connection:
@@ -202,9 +207,10 @@ class WritingConnection:
             raise
 
     def _set_durability(self, connection: Connection, *, durable: bool) -> None:
-        """Set whether a commit returns only after the data is flushed to the disk.
+        """Set whether a commit in SQLite returns only after the data is flushed to the disk.
 
-        Call this method only between transactions. A durable commit also flushes all earlier commits.
+        Call this method only between transactions. A durable commit also flushes all earlier commits. On a
+        server, do nothing.
         """
         raw = connection.connection.dbapi_connection
         if self._is_sqlite and raw is not None and self._waits is not durable:
@@ -455,7 +461,7 @@ class DatabaseAccess:
         return await self._writer.write(apply, durable=durable)
 
     async def read(self, fetch: Callable[[Connection], T]) -> T:
-        """Run a query in a reading thread. Raises: StoreError."""
+        """Run a query in a reading thread, and return its result. Raises: StoreError, if the query fails."""
 
         def query() -> T:
             with self._database.reading.connect() as connection:
@@ -473,7 +479,7 @@ class DatabaseAccess:
         return self._dialect != "sqlite"
 
     async def create_tables(self, tables: Sequence[Table]) -> None:
-        """Create the given tables that don't exist, with their indexes. Raises: StoreError."""
+        """Create the given tables that don't exist, with their indexes. Raises: StoreError, if this fails."""
         missing = await self.read(
             lambda connection: [each for each in tables if not inspect(connection).has_table(each.name)]
         )
@@ -520,10 +526,10 @@ class DatabaseAccess:
 async def open_access(
     state_dir: Path, database_url: str | None = None, on_message: OnMessage | None = None
 ) -> AsyncIterator[DatabaseAccess]:
-    """Open the database, migrate its schema, and close the database on exit.
+    """Open the database, migrate its schema, yield access to it, and close the database on exit.
 
     Raises:
-        ConfigError: ``store.url``.
+        ConfigError: ``store.url``, for a malformed URL or a missing driver.
         StoreError: the database is damaged, newer than this program, or not writable.
     """
     access = DatabaseAccess(await asyncio.to_thread(open_database, state_dir, database_url), on_message)

@@ -1,18 +1,16 @@
 """Stores bundles as directories, written under a temporary name, flushed, renamed and protected.
 
-Stores bundles as directories, which are written under a temporary name, flushed, renamed and protected.
-
     <root>/<category>/<platform>/<created>_<attempt id>[.run2]/
 
-This module decides the names and the contents of bundles. It checks every part of a name, although the
-daemon itself chooses the parts.
+This module decides the names and the contents of bundles. It checks every part of a name, although the daemon
+itself chooses the parts.
 
-A file's media type depends on its name and, for pictures, its first bytes. A file is served as a picture
-only if its first bytes match its name, so an arbitrary file named ``plot.png`` is served as plain bytes.
-The type is intended for download clients: assayd's pages don't use it to display pictures, and clients that
-display pictures must treat the content as hostile.
+A file's media type depends on its name and, for pictures, its first bytes. A file is served as a picture only
+if its first bytes match its name, so an arbitrary file named ``plot.png`` is served as plain bytes. The type
+is intended for download clients: assayd's pages don't use it to display pictures, and clients that display
+pictures must treat the content as hostile.
 
-Performs file operations relative to directory descriptors.
+All file operations are relative to directory descriptors.
 
 All operations block. They neither follow links nor overwrite existing files.
 """
@@ -61,7 +59,10 @@ def split_relative_path(name: str) -> tuple[str, ...] | None:
 
 @contextmanager
 def open_folder(folder: int | Path, *names: str) -> Iterator[int]:
-    """Open a folder by its path relative to an open folder, and close it on exit."""
+    """Open a folder by its path relative to an open folder, yield its descriptor, and close it on exit.
+
+    Raises: OSError, if the folder doesn't exist or a part of the path is a link.
+    """
     with ExitStack() as stack:
         if isinstance(folder, Path):
             folder = os.open(folder, _OPEN_FOLDER)
@@ -82,8 +83,8 @@ def ensure_folder(folder: int, name: str) -> None:
 def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True) -> None:
     """Write read-only files into a new folder. `split_relative_path` must have accepted the file names.
 
-    All files are written before the first file is flushed. A journaling file system then commits them
-    together, so the flushes of the remaining files are fast.
+    Unless `durable`, nothing is flushed. All files are written before the first file is flushed. A journaling
+    file system then commits them together, so the flushes of the remaining files are fast.
     """
     with ExitStack() as stack:
         folders: dict[tuple[str, ...], int] = {(): folder}
@@ -180,7 +181,11 @@ _PICTURES = {
 
 
 def detect_media_type(name: str, content: bytes) -> str:
-    """Return the media type of a file."""
+    """Return the media type of a file.
+
+    The type is ``application/octet-stream`` if the suffix is unknown or if a picture's first bytes don't
+    match it.
+    """
     suffix = _get_suffix(name)
     if suffix in _PICTURES:
         found, beginnings = _PICTURES[suffix]
@@ -240,12 +245,15 @@ class FileArtifactStore:
     def path(self, location: str) -> Path:
         """Return the path of a bundle's folder, which needn't exist.
 
-        Raises: StoreError ``artifact.missing``.
+        Raises: StoreError ``artifact.missing``, if the location is malformed.
         """
         return self._root.absolute().joinpath(*split_location(location))
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return the content of one file of a bundle. Raises: StoreError ``artifact.missing``."""
+        """Return the content of one file of a bundle.
+
+        Raises: StoreError ``artifact.missing``, if it doesn't exist.
+        """
         return await self._with_file(location, name, read_file)
 
     async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
@@ -261,7 +269,7 @@ class FileArtifactStore:
             start += len(piece)
 
     async def stream_tar(self, location: str) -> AsyncIterator[bytes]:
-        """Yield a bundle as a tar stream."""
+        """Yield a bundle as a tar stream. Raises: StoreError ``artifact.missing``, if it doesn't exist."""
         within = split_location(location)
         names = await asyncio.to_thread(self._with_bundle, within, list_files, "")
         for name in names:
@@ -328,7 +336,7 @@ class FileArtifactStore:
     def repair(self, location: str, files: Mapping[str, bytes]) -> bool:
         """Replace a bundle durably if its files differ from `files`, and return whether they did. Blocks.
 
-        Raises: StoreError.
+        Raises: StoreError, if the location is malformed or the disk fails.
         """
         category, platform, name = split_location(location)
         with translate_errors("repairing a bundle"):
@@ -440,7 +448,7 @@ def _try_rename(parent: int, temporary: str, name: str, *, durable: bool) -> boo
 def get_bundle_folder_names(bundle: Bundle) -> tuple[str, str]:
     """Return the names of a bundle's category folder and platform folder.
 
-    Raises: StoreError ``artifact.name``.
+    Raises: StoreError ``artifact.name``, if a name is invalid.
     """
     return _check_folder_name(bundle.category), _check_folder_name(bundle.platform)
 
@@ -448,7 +456,7 @@ def get_bundle_folder_names(bundle: Bundle) -> tuple[str, str]:
 def build_bundle_name(bundle: Bundle, manifest: bytes) -> str:
     """Return a name that is unique even if several hosts write the same bundle.
 
-    Raises: StoreError ``artifact.name``.
+    Raises: StoreError ``artifact.name``, if the attempt id is invalid.
     """
     digest = hashlib.sha256(manifest).hexdigest()[:DIGEST_CHARS]
     created, suffix = format_timestamp(bundle.created_at), _build_run_suffix(bundle.run_number)
@@ -458,7 +466,7 @@ def build_bundle_name(bundle: Bundle, manifest: bytes) -> str:
 def build_bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
     """Return all files of a bundle, including its manifest, with the description of each file.
 
-    Raises: StoreError ``artifact.name``.
+    Raises: StoreError ``artifact.name``, if a file name is invalid.
     """
     for name in bundle.files:
         if split_relative_path(name) is None or name == MANIFEST:
@@ -515,7 +523,7 @@ def build_artifact_missing_error(location: str, name: str) -> StoreError:
 
 
 def build_tar_header(name: str, size: int) -> bytes:
-    """Return the header of a file in a tar archive."""
+    """Return the header of a file of `size` bytes in a tar archive."""
     header = tarfile.TarInfo(name)
     header.size, header.mode = size, 0o444
     return header.tobuf(tarfile.PAX_FORMAT)

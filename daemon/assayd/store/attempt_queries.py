@@ -155,7 +155,10 @@ _FINISHED = attempts.join(verdicts, verdicts.c.attempt_id == attempts.c.id)
 
 
 def summary(connection: Connection, query: AttemptQuery, bucket_s: int) -> Summary:
-    """Count the finished attempts that match a query, grouped by creation time."""
+    """Return counts, frequent rules and the slowest attempts of the finished attempts that match a query.
+
+    The counts are grouped by intervals of `bucket_s` seconds.
+    """
     wanted = build_conditions(query)
     return Summary(
         counts=_fetch_counts(connection, wanted, bucket_s),
@@ -389,7 +392,10 @@ def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset
 
 
 def delete_empty_batches(connection: Connection, before: datetime, unless: frozenset[str]) -> None:
-    """Delete old batches that ended without any attempt, because all of their lines were malformed."""
+    """Delete old batches that ended without any attempt, because all of their lines were malformed.
+
+    `before` limits their creation time. The batches in `unless` are kept.
+    """
     over = or_(
         batches.c.finished_at.is_not(None), batches.c.cancelled_at.is_not(None), batches.c.complete == 0
     )

@@ -89,7 +89,7 @@ _ITEMS = (
     .order_by(_ITEM.line)
 )
 SMALL_BYTES = 16 * 2**10
-"""Of a document that is read together with others."""
+"""Maximum bytes of a document that is read together with its item."""
 _SMALL = func.length(submissions.c.document) <= SMALL_BYTES
 _WAITING = (
     select(
@@ -222,7 +222,8 @@ class DatabaseBatchStore:
 
         Malformed lines keep their errors.
 
-        Raises: RequestError ``batch.cancelled``; ``batch.removed``, if the batch no longer exists.
+        Raises: RequestError ``batch.cancelled``, if the batch is cancelled; ``batch.removed``, if the batch
+        no longer exists.
         """
 
         def apply(connection: Connection) -> int:
@@ -246,7 +247,7 @@ class DatabaseBatchStore:
         await self._update_batch(batch_id, complete=1)
 
     async def cancel(self, batch_id: str, at: datetime) -> None:
-        """Cancel a batch, so that none of its waiting items starts."""
+        """Cancel a batch, so that none of its waiting items starts. Do nothing if the batch has ended."""
         unended = update(batches).where(_THIS, _UNENDED)
         await self._end_batch(batch_id, unended.values(cancelled_at=to_micros(at)), at)
 
@@ -257,7 +258,10 @@ class DatabaseBatchStore:
         )
 
     async def finish(self, batch_id: str, at: datetime) -> bool:
-        """Record the end of a complete batch, or return False if an item doesn't have a verdict yet."""
+        """Record the end of a batch, and return whether it is finished.
+
+        It isn't if lines are still to arrive or an item has no verdict.
+        """
         waits = select(_ITEM.line).select_from(_JOINED).where(_OF_BATCH, _NO_VERDICT).exists()
         unfinished = batches.c.finished_at.is_(None)
         statement = update(batches).where(_THIS, unfinished, batches.c.complete == 1, ~waits)
@@ -305,7 +309,10 @@ class DatabaseBatchStore:
         return _read_batch(found[0]) if found else None
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
-        """Return a page of batches, newest first. Raises: RequestError ``invalid`` for a malformed cursor."""
+        """Return a page of batches of one user or (if `uid` is None) of all users, newest first.
+
+        Raises: RequestError ``invalid``, for a malformed cursor.
+        """
         statement = select(batches).order_by(batches.c.created_at.desc(), batches.c.id.desc())
         if uid is not None:
             statement = statement.where(batches.c.uid == uid)

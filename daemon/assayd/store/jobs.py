@@ -178,7 +178,10 @@ class DatabaseJobStore:
         return await self.access.write(apply)
 
     async def lease(self, run: AttemptRun) -> None:
-        """Record the container of a run, so that the daemon's next process can find the container."""
+        """Record the container of a run, so that the daemon's next process can find the container.
+
+        Do nothing if this run is already recorded.
+        """
         values = tables.build_run_values(run)
 
         def apply(connection: Connection) -> None:
@@ -264,7 +267,10 @@ class DatabaseJobStore:
         return _is_first_verdict(written, verdict, held_by), False
 
     async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
-        """Delete attempts with all of their rows, and submissions that are no longer referenced."""
+        """Delete attempts with all of their rows, and submissions that are no longer referenced.
+
+        Attempts of the batches in `unless` are kept.
+        """
 
         def apply(connection: Connection) -> None:
             attempt_queries.remove(connection, attempt_ids, unless)
@@ -306,11 +312,17 @@ class DatabaseJobStore:
         return await self.access.read(fetch)
 
     async def document(self, attempt_id: str) -> bytes:
-        """Return the accepted submission in its original bytes. Raises: StoreError ``attempt.missing``."""
+        """Return the accepted submission in its original bytes.
+
+        Raises: StoreError ``attempt.missing``, if the attempt doesn't exist.
+        """
         return bytes(await self._fetch_of_document(_DOCUMENT, attempt_id))
 
     async def document_size(self, attempt_id: str) -> int:
-        """Return the size of the accepted submission. Raises: StoreError ``attempt.missing``."""
+        """Return the size of the accepted submission in bytes.
+
+        Raises: StoreError ``attempt.missing``, if the attempt doesn't exist.
+        """
         size: int = await self._fetch_of_document(_DOCUMENT_SIZE, attempt_id)
         return size
 
@@ -333,7 +345,10 @@ class DatabaseJobStore:
         return page(found, query)
 
     async def summary(self, query: AttemptQuery, bucket_s: int) -> Summary:
-        """Count finished attempts, grouped by result and by intervals of `bucket_s` seconds."""
+        """Return counts, frequent rules and the slowest attempts of the finished attempts that match a query.
+
+        The counts are grouped by intervals of `bucket_s` seconds.
+        """
         # One count at a time: it reads every matching row, and frequent callers must not occupy all readers.
         async with self._counting:
             return await self.access.read(lambda connection: summary(connection, query, bucket_s))
@@ -373,10 +388,10 @@ async def open_job_store(
     *,
     on_message: OnMessage | None = None,
 ) -> AsyncIterator[DatabaseJobStore]:
-    """Open the database, migrate its schema, and close the database on exit.
+    """Open the database, migrate its schema, yield the job store, and close the database on exit.
 
     Raises:
-        ConfigError: ``store.url``.
+        ConfigError: ``store.url``, for a malformed URL or a missing driver.
         StoreError: the database is damaged, newer than this program, or not writable.
     """
     async with open_access(state_dir, database_url, on_message) as access:
@@ -410,7 +425,8 @@ def _find_existing_attempt(
 def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
     """Return the stored attempt with the same id or key.
 
-    Raises: StoreError, and the same errors as `_find_existing_attempt`.
+    Raises: StoreError ``attempt.missing``, if it was just deleted, and the same errors as
+    `_find_existing_attempt`.
     """
     earlier = _find_existing_attempt(connection, attempt, digest, key)
     if earlier is None:
@@ -422,7 +438,7 @@ def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key
 def _require_assigned_node(connection: Connection, verdict: tables.Values, by: str) -> None:
     """Ensure that a run without a verdict is still assigned to a particular node.
 
-    Raises: RequestError ``run.foreign``.
+    Raises: RequestError ``run.foreign``, if it isn't.
     """
     wanted = {"by": by, "leased": verdict["started_at"]}
     wanted |= {"wanted": verdict["attempt_id"], "run": verdict["run_number"]}

@@ -27,7 +27,7 @@ Statement = Select[Any]
 Room = Callable[[], Awaitable[int]]
 
 CHAIN = 100
-"""Attempts of a chain to record: the newest of them."""
+"""Maximum attempts of a chain to record; the oldest are omitted."""
 ENTRY_BYTES = 16 * 2**10
 """Estimated bytes of the rows of an entry, its attempt and its events, in addition to documents and files."""
 MIB = 2**20
@@ -73,12 +73,13 @@ class DatabaseLibrary:
         self._room = room
 
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
-        """Approve a validated attempt as the next version of a name.
+        """Approve a validated attempt as the next version of a name, and return the entry.
 
         Repeating the same approval has no effect.
 
-        Raises: RequestError ``library.not_validated``, ``library.report_only``, ``library.partly_checked``,
-        ``library.distrusted``, ``quota.library``.
+        Raises: RequestError ``library.not_validated``; ``library.distrusted``, if the attempt's node is;
+        ``library.report_only`` or ``library.partly_checked``, if rules weren't enforced; ``quota.library``,
+        if the user's entries exceed the limit.
         """
         if attempt.verdict is not Verdict.VALIDATED:
             what = attempt.verdict.value if attempt.verdict else attempt.state.value
@@ -107,7 +108,10 @@ class DatabaseLibrary:
         return await self._access.write(apply)
 
     async def list(self, *, uid: int | None, after: str | None, limit: int) -> Sequence[LibraryEntry]:
-        """Return the newest version of each name, sorted by name."""
+        """Return the newest version of each name of a user, sorted by name.
+
+        If `uid` is None, include all users.
+        """
         newest = (
             select(
                 library_entries.c.uid,
@@ -134,7 +138,7 @@ class DatabaseLibrary:
         return await self._fetch_entries(_select_named(_ENTRY, uid, name))
 
     async def entry(self, uid: int, name: str, version: int) -> LibraryEntry | None:
-        """Return one version of a name, including its document, or None."""
+        """Return one version of a name, including its document, or None if it doesn't exist."""
         found = await self._fetch_entries(
             _select_named(_WHOLE, uid, name).where(library_entries.c.version == version)
         )
@@ -159,7 +163,7 @@ class DatabaseLibrary:
         return await self._fetch_entries(wanted.order_by(library_entries.c.approved_at))
 
     def _require_limit(self, held_bytes: int, most_bytes: int) -> None:
-        """Ensure that a user's entries don't exceed the limit. Raises: RequestError."""
+        """Raise RequestError ``quota.library`` if a user's entries exceed the limit."""
         if held_bytes <= most_bytes:
             return
         limit = f"limits.library_mb_per_uid ({self._most_bytes // MIB})"
@@ -212,7 +216,7 @@ def _build_entry_values(
 
 
 def _list_chain_ids(connection: Connection, attempt: Attempt) -> list[str]:
-    """Return the ids of the attempts that led to an attempt, followed by the attempt's id."""
+    """Return the ids of the attempts that led to an attempt, followed by its id: at most `CHAIN` ids."""
     chain, parent = [attempt.id], attempt.parent_id
     while parent is not None and parent not in chain and len(chain) < CHAIN:
         chain.append(parent)

@@ -108,7 +108,7 @@ class Outbox:
         return await self._access.read(fetch)
 
     async def next_try_at(self, after: datetime) -> datetime | None:
-        """Return the time at which the next message after a given time is due, or None."""
+        """Return the time at which the next message after a given time is due, or None if there is none."""
         at = {"now": to_micros(after)}
         return await self._access.read(
             lambda connection: read_moment(connection.execute(_NEXT, at).scalar_one())
@@ -137,7 +137,10 @@ class Outbox:
         )
 
     async def count_undelivered(self) -> UndeliveredCount:
-        """Count the messages that have at least one failed delivery."""
+        """Count the messages that have at least one failed delivery.
+
+        The result includes the oldest one's time.
+        """
         count, oldest = await self._access.read(lambda connection: connection.execute(_UNDELIVERED).one())
         return UndeliveredCount(count=count, oldest=read_moment(oldest))
 

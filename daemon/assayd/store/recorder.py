@@ -101,7 +101,10 @@ class JobRowWriter(Protocol):
     def build_finish_statement(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
     ) -> SingleStatementChange[VerdictWriteResult] | None:
-        """Return a one-statement change that records the verdict of a node's run, or None."""
+        """Return a one-statement change that records the verdict of a node's run.
+
+        Return None if more statements are necessary.
+        """
         ...
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
@@ -146,7 +149,7 @@ class GroupNamer(Protocol):
 def run_isolated_step(connection: Connection, step: str, write: Callable[[], None]) -> None:
     """Run a recorder's step in a savepoint, so that its failure can't abort the transaction.
 
-    A failed step is repeated up to `TRIES` times; failures are logged.
+    The step is tried up to `TRIES` times; database errors are logged.
     """
     for number in range(1, TRIES + 1):
         try:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_S = 15.0
-"""Seconds that a restarting server may be away before operations fail."""
+"""Seconds for which a restarting server may be unreachable before operations fail."""
 PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds between connection attempts; the last value repeats."""
 CROSSED_TRIES = 4
@@ -204,7 +204,7 @@ def check_server(connection: Connection) -> None:
 
     Listings and prefix searches depend on this order.
 
-    Raises: StoreError ``store.collation``.
+    Raises: StoreError ``store.collation``, if it doesn't.
     """
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     sorts = connection.exec_driver_sql("SELECT 'B' < 'a' AND 'a' < 'é'").scalar()
@@ -237,7 +237,7 @@ class CompiledStatement:
         return {**self._fixed, **values}
 
     def decode_row(self, found: Row | None) -> Row | None:
-        """Return a row after decoding the strings that `tables.encode_text` encoded."""
+        """Return a row with decoded strings (see `tables.encode_text`), or None if no row was found."""
         if found is None:
             return None
         texts = {name: found[name] for name in self._exact if found[name] is not None}
@@ -268,7 +268,7 @@ class SingleStatementChange(Generic[T]):
         return self.read(None if row is None else row._asdict())
 
     def read(self, row: Row | None) -> T:
-        """Convert the row into the result of the change."""
+        """Convert the row (None if the statement returned no row) into the result of the change."""
         return self._read(self._text.decode_row(row))
 
 

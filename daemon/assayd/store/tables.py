@@ -1,9 +1,7 @@
-"""The tables of the database, and the conversion of their rows to model values and back.
+"""Defines the tables of the database, and converts their rows to model values and back.
 
-Defines the tables with column types that SQLite and PostgreSQL both support.
-
-Times are stored as microseconds since 1970 (UTC). JSON is stored as text, so that both databases return it
-unchanged.
+SQLite and PostgreSQL both support the column types. Times are stored as microseconds since 1970 (UTC). JSON
+is stored as text, so that both databases return it unchanged.
 """
 
 from __future__ import annotations
@@ -47,7 +45,10 @@ _WRITTEN = str.maketrans({"\0": f"{_MARK}0", _MARK: f"{_MARK}1"})
 
 
 def encode_text(text: str) -> str:
-    """Encode a string for storage or comparison on a server by replacing NUL with two other characters."""
+    """Encode a string for storage or comparison on a server by replacing NUL with two other characters.
+
+    A string without NUL and without the escape character is returned unchanged.
+    """
     return text.translate(_WRITTEN) if "\0" in text or _MARK in text else text
 
 
@@ -65,7 +66,7 @@ class ExactText(TypeDecorator[str]):
     cache_ok = True
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Decode a string after it is read from the database."""
+        """Decode a string that was read from a server. Return NULL, and strings from SQLite, unchanged."""
         return value if value is None or dialect.name == "sqlite" else decode_text(value)
 
 

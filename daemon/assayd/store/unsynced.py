@@ -85,13 +85,19 @@ class UnsyncedBundles:
         self.keep_serialized(location, serialize_files(files))
 
     def keep_serialized(self, location: str, contents: bytes) -> None:
-        """Keep the serialized contents of a bundle that an executor has written, like `keep`."""
+        """Keep the serialized contents of a bundle that an executor has written, like `keep`.
+
+        If too many bundles are kept, drop the oldest.
+        """
         while len(self._kept) >= _MAX_KEPT:  # The oldest belong to attempts that never got a verdict.
             del self._kept[next(iter(self._kept))]
         self._kept[location] = contents
 
     def build_contents_writer(self, attempt: Attempt) -> Callable[[Connection], None]:
-        """Return the function that stores a bundle's contents in the transaction of the verdict."""
+        """Return the function that stores a bundle's contents in the transaction of the verdict.
+
+        The function does nothing if no contents are kept.
+        """
         contents = self._kept.pop(attempt.bundle, None) if attempt.bundle is not None else None
         if contents is None:
             return lambda _: None
@@ -109,7 +115,7 @@ class UnsyncedBundles:
     async def repair(self, repair: Repair) -> int:
         """Rewrite damaged bundles that have a verdict, and return their number.
 
-        Raises: StoreError.
+        Raises: StoreError, if the database or the disk fails.
         """
         found = await self._access.read(lambda connection: list(connection.execute(_OF_VERDICTS)))
         again = 0
@@ -121,7 +127,10 @@ class UnsyncedBundles:
         return again
 
     async def flush_bundles(self) -> None:
-        """Flush the bundles' file system, then delete their stored contents. Raises: StoreError."""
+        """Flush the bundles' file system, then delete their stored contents. Do nothing if none are stored.
+
+        Raises: StoreError, if the database or the disk fails.
+        """
         ids = await self._access.read(lambda connection: list(connection.execute(_IDS).scalars()))
         if not ids:
             return
@@ -160,7 +169,7 @@ class UnsyncedBundles:
 
 
 def flush_file_system(descriptor: int) -> None:
-    """Flush a file system to its disk (``syncfs(2)``). Raises: OSError."""
+    """Flush a file system to its disk (``syncfs(2)``). Raises: OSError, if the flush fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syncfs(descriptor) != 0:
         number = ctypes.get_errno()

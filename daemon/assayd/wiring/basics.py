@@ -199,7 +199,7 @@ def _build_analyst(settings: Settings, limits: DaemonLimits, metrics: Metrics) -
 def _load_kinds(
     settings: Settings, overrides: PartOverrides
 ) -> tuple[Mapping[str, Kind], PolicySet, Mapping[str, str]]:
-    """Return the kinds whose default policy exists, all policies, and the other kinds' missing policies."""
+    """Return the kinds whose default policy exists, all policies, and the other kinds' missing ones."""
     kinds = registry.load_validators(settings.validators) if overrides.kinds is None else overrides.kinds
     policies = load_profiles(settings)
     left_out = find_missing_policies(kinds, policies)
@@ -243,7 +243,7 @@ LOOK_UPS = 8
 def read_receivers(wanted: Mapping[str, WebhookReceiver]) -> Sequence[Receiver]:
     """Return the listed receivers, after removing their secrets from the environment.
 
-    Raises: ConfigError ``webhooks.key``.
+    Raises: ConfigError ``webhooks.key``, if a secret is missing or invalid.
     """
     if wanted:
         make_environment_unreadable()

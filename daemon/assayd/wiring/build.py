@@ -293,7 +293,10 @@ def _count_in_state(scheduler: Scheduler, state: State) -> int:
 
 
 def open_audit_log(settings: Settings, basics: CoreParts, stack: AsyncExitStack) -> AuditLog:
-    """Open the audit log and close it with the stack. Raises: ConfigError ``state.unusable``."""
+    """Open the audit log and record the start. When the stack is closed, record the stop and close the log.
+
+    Raises: ConfigError ``state.unusable``, if the log can't be opened.
+    """
     folder = settings.state_dir / FOLDER
     try:
         audit = AuditLog(folder)

@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 COMPARISON_FILE = "engine_comparison.json"
 SAMPLES = 5
-"""Containers to create and remove on each engine, alternately; the median counts."""
+"""The number of containers to create and remove on each engine, alternately. The median time is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,10 @@ class EngineComparison:
     build: str
 
     async def run(self) -> str:
-        """Return the note about the alternative for operators, from the stored or a new measurement."""
+        """Return the note about the alternative for operators, from the stored or a new measurement.
+
+        If the engines can't be compared, the note contains the reason.
+        """
         async with AsyncExitStack() as stack:
             try:
                 challenger = await self.challenge(stack)
@@ -113,7 +116,7 @@ async def _format_version(engine: Engine) -> str:
 
 
 def read_comparison(file: Path, between: Sequence[str] = ()) -> str:
-    """Return the stored result, or an empty string.
+    """Return the stored result, or an empty string if none is stored.
 
     If two engines are given, only a result for these engines is returned.
     """
@@ -142,7 +145,11 @@ class ChosenEngine:
 
 
 async def choose_engine(settings: Settings) -> ChosenEngine:
-    """Return the engine that the settings select."""
+    """Return the engine that the settings select.
+
+    With `auto`, it is Docker if its address is set or it answers at its usual address. Otherwise, it is an
+    OCI runtime, if this host has one.
+    """
     wanted = settings.engine
     if wanted.kind == "oci":
         return ChosenEngine(engine=_create_oci(settings), kind="oci", reason="set by engine.kind")
@@ -177,7 +184,7 @@ async def _choose_docker(docker: Engine, reason: str, settings: Settings) -> Cho
 
 
 def create_isolation_check(engine: Engine) -> IsolationCheck:
-    """Create the isolation check of an engine, which stops cloning after a leak."""
+    """Create the isolation check of an engine. After a leak, the check disables cloning and tests again."""
 
     async def check(sandbox: Sandbox) -> Sequence[str]:
         if not isinstance(engine, OciEngine) or not engine.uses_templates:

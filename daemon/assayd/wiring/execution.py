@@ -66,7 +66,10 @@ log = structlog.get_logger()
 
 
 async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Execution:
-    """Build the sandbox, its engine, and the other parts that run attempts."""
+    """Build the sandbox, its engine, and the other parts that run attempts.
+
+    With the setting `executors`, also build the executors, in which the attempts run.
+    """
     usual = _plan_sample_runs(basics.kinds, basics.policies, basics.limits)
     given = cast("ReadinessSupervisor | None", basics.overrides.readiness)
     readiness = given or await build_readiness(
@@ -287,7 +290,7 @@ async def _compare_in_background(
 
 
 async def _sweep_at_exit(reaper: Reaper) -> None:
-    """Check that no container of this daemon remains after the pool is emptied."""
+    """Remove any container of this daemon that remains after the pool is emptied. An error is only logged."""
     try:
         await reaper.sweep(patient=False)
     except EngineError as problem:
@@ -297,7 +300,10 @@ async def _sweep_at_exit(reaper: Reaper) -> None:
 def _plan_sample_runs(
     kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits
 ) -> Sequence[RunSpec]:
-    """Plan a sample run of every kind under its default policy. The pool prepares for these runs."""
+    """Plan a sample run of every kind under its default policy, if a sample needs a container.
+
+    The pool prepares for these runs.
+    """
     runs = []
     for validator in kinds.values():
         policy = policies.get(validator.default_policy)
@@ -365,7 +371,11 @@ def build_executors(
 
 
 async def build_executor_parts(worker: ExecutorWorker, start: object, stack: AsyncExitStack) -> ExecutorParts:
-    """Build the parts of an executor, in its process."""
+    """Build the parts of an executor, in its process.
+
+    Raises: AssaydError ``internal``, if the first message isn't an ExecutorStart; ConfigError or EngineError,
+    if a part can't be built.
+    """
     if not isinstance(start, ExecutorStart):
         raise AssaydError("internal", f"an executor can't start with {type(start).__name__}")
     settings, part = Settings.model_validate(start.settings), start.part

@@ -23,7 +23,9 @@ from assayd.program import configure_allocator
 from assayd.wiring.execution import build_executor_parts
 
 SWITCH_S = 0.0005
-"""How long a thread keeps the interpreter when others want it, as in the daemon."""
+"""The seconds after which a thread must release the interpreter if other threads wait for it, as in the
+daemon.
+"""
 
 
 def run_executor(build: BuildParts) -> None:

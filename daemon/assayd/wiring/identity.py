@@ -60,9 +60,11 @@ def determine_identity(state_dir: Path, ids: UlidGenerator) -> Identity:
 
 
 def acknowledge_copy(state_dir: Path) -> str | None:
-    """Delete the record that a state directory is a copy, and return the id of the original, or None.
+    """Delete the record that a state directory is a copy.
 
-    Raises: ConfigError ``state.unusable``.
+    Return the id of the original's daemon, or None if the directory isn't a copy.
+
+    Raises: ConfigError ``state.unusable``, if the file can't be read or written.
     """
     path = state_dir / FILE
     try:

@@ -49,7 +49,10 @@ class Part:
     is_executor: bool = False
 
     def of(self, total: int, *, least: int = 0) -> int:
-        """Return this executor's part of a number; the parts of all executors add up to the number."""
+        """Return this executor's part of a number, but at least `least`.
+
+        Apart from that minimum, the parts of all executors add up to the number.
+        """
         return max(least, total // self.count + (self.number < total % self.count))
 
 
@@ -118,7 +121,9 @@ def _derive_pool_limits(settings: Settings, part: Part) -> PoolLimits:
 
 
 def build_pool_demand(settings: Settings, *, quick: bool, part: Part = WHOLE) -> PoolDemand:
-    """Return the settings for the pool's demand. A daemon with executors keeps no idle containers itself.
+    """Return the settings for the pool's demand.
+
+    The pool keeps no idle containers if it is disabled, or in a daemon with executors.
 
     Args:
         settings: the settings of the daemon.

@@ -43,9 +43,10 @@ def load_profiles(settings: Settings) -> PolicySet:
 
 
 def check_settings(settings: Settings) -> None:
-    """Ensure that a daemon with these settings can start and serve every kind.
+    """Check that a daemon with these settings can start and serve every kind.
 
-    Raises: ConfigError, also for problems in policy files.
+    Raises: ConfigError, if a policy is missing, a policy file has a problem, or the state directory can't be
+    used.
     """
     kinds = registry.load_validators(settings.validators)
     policies = load_profiles(settings)
@@ -59,7 +60,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def _require_folder(state_dir: Path) -> None:
-    """Ensure that the state directory exists or that this user can create it. Raises: ConfigError."""
+    """Check that the state directory exists or that this user can create it. Raises: ConfigError, if not."""
     there = next(each for each in (state_dir, *state_dir.parents) if os.path.lexists(each))
     is_folder = os.path.isdir(there)  # noqa: PTH112  (Path.is_dir() may raise)
     # An existing one may belong to the daemon's user, while another user checks the settings.

@@ -111,7 +111,9 @@ class _EmptyChainWing:
 async def open_chains(settings: Settings, stack: AsyncExitStack) -> ChainWing:
     """Open the chains package, whose providers remove their keys from the environment.
 
-    Raises: ConfigError ``repair.key``, ``repair.extra``.
+    If it isn't installed, return an empty implementation.
+
+    Raises: ConfigError ``repair.key``, if a key is missing; ``repair.extra``, if a provider's library is.
     """
     if find_missing_chain_packages():
         log.warning("wing.missing", package=PACKAGE, without="repairs and generations")
@@ -143,7 +145,10 @@ class WorkflowWing:
 
 
 async def open_workflows(basics: CoreParts, stack: AsyncExitStack, parts: RunningParts) -> WorkflowWing:
-    """Start the workflows, which stop when the stack is closed."""
+    """Start the workflows, which stop when the stack is closed.
+
+    If their package isn't installed, return an empty implementation.
+    """
     if find_spec(WORKFLOWS_PACKAGE) is None:
         log.warning("wing.missing", package=WORKFLOWS_PACKAGE, without="workflows")
         return WorkflowWing(carried=NullWorkflows())
@@ -153,7 +158,7 @@ async def open_workflows(basics: CoreParts, stack: AsyncExitStack, parts: Runnin
 
 
 NEEDED = ("assayd_tracing", "opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
-"""Required packages; each follows its parent packages."""
+"""The packages that tracing requires. Each package follows its parent packages."""
 
 
 def open_tracing(
@@ -161,9 +166,10 @@ def open_tracing(
 ) -> Tracing:
     """Return the tracing part, which stays open until the stack is closed.
 
-    The package is imported only if a collector is configured.
+    The package is imported only if a collector is configured. Otherwise, tracing is off.
 
-    Raises: ConfigError ``tracing.missing``, ``tracing.endpoint``, ``tracing.headers``.
+    Raises: ConfigError ``tracing.missing``, if a package is missing; ``tracing.endpoint`` or
+    ``tracing.headers``, if the setting can't be used.
     """
     if settings.endpoint is None:
         return NO_TRACING
@@ -192,7 +198,8 @@ PACKAGES = ("assayd_attestation", "cryptography")
 def open_attester(settings: AttestationSettings, *, daemon_id: str, clock: Clock) -> Attester | None:
     """Return the attester, or None if no key is configured.
 
-    Raises: ConfigError ``attestation.missing``, ``attestation.key``.
+    Raises: ConfigError ``attestation.missing``, if a package is missing; ``attestation.key``, if a key can't
+    be used.
     """
     if not settings.is_on:
         return None
@@ -206,7 +213,10 @@ def open_attester(settings: AttestationSettings, *, daemon_id: str, clock: Clock
 
 
 def load_recorders(kinds: Mapping[str, Kind]) -> tuple[Recorder, ...]:
-    """Return the recorders of all kinds. Raises: ConfigError ``validator.broken``."""
+    """Return the recorders of all kinds that have one.
+
+    Raises: ConfigError ``validator.broken``, if a reference can't be imported.
+    """
     recorders = [
         cast("Recorder", import_reference(validator.recorder))
         for validator in kinds.values()
@@ -216,7 +226,10 @@ def load_recorders(kinds: Mapping[str, Kind]) -> tuple[Recorder, ...]:
 
 
 def load_routers(kinds: Mapping[str, Kind]) -> tuple[APIRouter, ...]:
-    """Return the routes of all kinds. Raises: ConfigError ``validator.broken``."""
+    """Return the routes of all kinds that have some.
+
+    Raises: ConfigError ``validator.broken``, if a reference can't be imported or isn't a router.
+    """
     return tuple(_resolve_router(validator.routes) for validator in kinds.values() if validator.routes)
 
 

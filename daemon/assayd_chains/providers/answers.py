@@ -1,19 +1,15 @@
-"""What the APIs of models share: accounts, parsed and streamed answers, and errors of failed calls.
-
-Parses answers of APIs, with their common fields and their streamed text.
+"""Contains the common parts of model APIs: accounts, an HTTP client, answers, and errors of failed calls.
 
 Streamed text is used only for display to followers. Therefore, server-sent events are read line by line, up
 to `MOST_HEARD_BYTES` in total, and invalid events are skipped. Afterwards, `reading.py` parses the complete
 answer separately.
 
-Defines a configured model's account and the HTTP client that the vendor's library uses.
+The HTTP client, which the vendors' libraries use, doesn't follow redirects, and limits the size of response
+bodies.
 
-The client doesn't follow redirects, and limits the size of response bodies.
-
-Creates the errors for failed calls to a model's API. All APIs use the same errors.
-
-This module decides which failures can be retried. Because an API's error text may repeat the request, error
-messages never contain the text; the log contains the beginning of the text, without the key.
+All APIs use the same errors for failed calls. This module decides which failures can be retried. Because an
+API's error text may repeat the request, error messages never contain the text; the log contains the beginning
+of the text, without the key.
 """
 
 from __future__ import annotations
@@ -80,7 +76,7 @@ def parse_token_count(value: object) -> int | None:
 async def receive_response_body(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
     """Read and return the complete response body, and pass its text to `heard` as the text arrives.
 
-    Raises: httpx2.HTTPError.
+    Raises: httpx2.HTTPError, if the connection fails or the body exceeds its limit.
     """
     listener, whole = StreamingAnswerParser(text_of, heard), bytearray()
     async for piece in response.aiter_raw():
@@ -146,7 +142,7 @@ def get_nested_value(event: object, *path: str | int) -> object:
 
 
 def get_text(event: object, *path: str | int) -> str:
-    """Return the text at a path in an event, or an empty string."""
+    """Return the string at a path in an event, or an empty string if the path has no string."""
     found = get_nested_value(event, *path)
     return found if isinstance(found, str) else ""
 
@@ -217,7 +213,7 @@ async def _disable_compression(request: httpx2.Request) -> None:
 async def _limit_body(response: httpx2.Response) -> None:
     """Wrap a response's stream in a size limit, and reject compressed bodies.
 
-    Raises: httpx2.HTTPError.
+    Raises: httpx2.DecodingError, if the body is compressed.
     """
     import httpx2
 

@@ -65,7 +65,10 @@ class AnthropicApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Call the API once without retries, and return the response body. Raises: ProviderError."""
+        """Call the API once without retries, and return the response body.
+
+        Raises: ProviderError, if the call fails or takes longer than `timeout_s` seconds.
+        """
         import anthropic
         import httpx2
 

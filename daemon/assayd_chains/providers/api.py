@@ -31,7 +31,10 @@ class VendorApi(Protocol):
     """The interface to the library of a single vendor."""
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Call the API once without retries, and return the response body. Raises: ProviderError."""
+        """Call the API once without retries, and return the response body.
+
+        Raises: ProviderError, if the call fails or takes longer than `timeout_s` seconds.
+        """
         ...
 
     async def close(self) -> None:

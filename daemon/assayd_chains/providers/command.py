@@ -69,9 +69,10 @@ async def run(
 ) -> bytes:
     """Run an operator's program, and return its standard output.
 
-    `contain.py` runs the program and kills all processes that it leaves behind. Standard input and output
-    are files, not pipes, so that a full pipe can't block the program or the daemon. Raises: ProviderError
-    ``provider.command``.
+    `contain.py` runs the program and kills all processes that it leaves behind. Standard input and output are
+    files, not pipes, so that a full pipe can't block the program or the daemon.
+
+    Raises: ProviderError ``provider.command``, if the program can't be started, times out or fails.
     """
     kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
     with (
@@ -119,7 +120,7 @@ def _log_stderr(program: str, complaints: IO[bytes]) -> None:
 
 
 def _require_successful_exit(program: str, report: bytes, *, large: bool) -> None:
-    """Ensure that the program exited successfully. Raises: ProviderError."""
+    """Raise ProviderError ``provider.command`` unless the program exited successfully."""
     what, _, number = report.decode("ascii").partition(" ")
     if what == "failed":
         raise _provider_failed_error(f"{program} can't be started: {os.strerror(int(number))}")

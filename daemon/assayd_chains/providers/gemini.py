@@ -89,7 +89,10 @@ class GeminiApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Call the API once without retries, and return the response body. Raises: ProviderError."""
+        """Call the API once without retries, and return the response body.
+
+        Raises: ProviderError, if the call fails or takes longer than `timeout_s` seconds.
+        """
         import httpx2
         from google.genai import errors, types
 
@@ -169,7 +172,10 @@ def _iter_error_details(body: object) -> Iterator[dict[str, object]]:
 
 
 def _find_retry_delay_s(details: list[dict[str, object]]) -> float | None:
-    """Return the pause in seconds that the response body requests, e.g. ``"retryDelay": "38s"``."""
+    """Return the pause in seconds that the body requests, e.g.
+
+    ``"retryDelay": "38s"``, or None without one.
+    """
     for detail in details:
         found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
         if found is not None:

@@ -65,7 +65,10 @@ class OpenAIApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Call the API once without retries, and return the response body. Raises: ProviderError."""
+        """Call the API once without retries, and return the response body.
+
+        Raises: ProviderError, if the call fails or takes longer than `timeout_s` seconds.
+        """
         import httpx2
         import openai
 

@@ -313,7 +313,7 @@ def _unreadable_error(what: str) -> ProviderError:
 def parse_answer(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
     """Return the content of an answer in a vendor's format (`anthropic`, `openai`, …).
 
-    This function blocks and has no timeout.
+    A parsing error is returned as `problem`. This function blocks and has no timeout.
     """
     try:
         answer = _load_response_parsers()[form](content)

@@ -20,7 +20,7 @@ class RulesProvider:
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
         """Apply all certain edits at once, and return the edited passage or files.
 
-        Raises: ProviderError ``provider.no_edit``.
+        Raises: ProviderError ``provider.no_edit``, if no finding has a certain edit.
         """
         own = EditedPart(passage=request.passage, edits=request.edits)
         edited = [one for one in (own, *request.others) if one.edits]

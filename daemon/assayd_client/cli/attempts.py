@@ -35,7 +35,7 @@ from assayd_client.cli.texts import to_safe_path
 
 
 def extract_bundle(client: PlainClient, attempt: Document, folder: Path) -> list[Path]:
-    """Write all files of an attempt's bundle to a new or empty folder.
+    """Write all files of an attempt's bundle to a new or empty folder, and return their paths.
 
     Each file is fetched separately and verified by its digest. Archives aren't unpacked.
 
@@ -53,7 +53,7 @@ def extract_bundle(client: PlainClient, attempt: Document, folder: Path) -> list
 
 
 def read_logs(client: PlainClient, attempt: Document, stream: str) -> bytes:
-    """Return the stored bytes of a finished attempt's `stdout` or `stderr`."""
+    """Return the stored bytes of a finished attempt's `stdout` or `stderr`, or empty bytes without any."""
     names = [a["name"] for a in attempt["artifacts"] if a["name"].startswith(stream)]
     return b"".join(client.artifact(attempt["id"], name) for name in names)
 

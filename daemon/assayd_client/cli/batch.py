@@ -121,7 +121,7 @@ class BatchOutputs:
 def write_files(client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs) -> BatchSummary:
     """Write the requested files and return the summary.
 
-    Raises: RequestError ``file.unwritable``.
+    Raises: RequestError ``file.unwritable``, if a file can't be written.
     """
     try:
         with ExitStack() as files:
@@ -353,7 +353,7 @@ def _format_duration(batch: Document) -> str:
 
 
 def _iter_next_step_lines(batch: Document) -> Iterator[StyledLine]:
-    """Yield the command that lists the unvalidated items, if a batch has any."""
+    """Yield the commands that list and rerun the items that weren't validated, if a batch has any."""
     counts = batch["counts"]
     if counts["total"] > counts["validated"]:
         yield build_line("")

@@ -218,7 +218,8 @@ def check(
 def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, CheckProject]]:
     """Yield the files with their projects.
 
-    A folder that is one submission is yielded only once, as one of its files.
+    A folder that is one submission is yielded only once, as one of its files. Raises: RequestError
+    ``check.project``, if a file has no project.
     """
     folders: set[Path] = set()
     for named in files or (Path(),):

@@ -75,8 +75,8 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 def estimate_pass_at_k(rows: Sequence[Document], k: int) -> Document:
     """Return the unbiased estimate of pass@k with a 95 % interval, over tasks with at least k samples.
 
-    Source: 1 - C(n - c, k) / C(n, k) for n samples of which c pass; the interval applies to the mean over
-    tasks.
+    Without such tasks, the estimate and the interval are None. Source: 1 - C(n - c, k) / C(n, k) for n
+    samples of which c pass; the interval applies to the mean over tasks.
     """
     counted = [(row["samples"] - row["lost"], row["passed"]) for row in rows]
     of = [1 - math.comb(n - c, k) / math.comb(n, k) for n, c in counted if n >= k]

@@ -87,7 +87,8 @@ class ResultsFile:
     def read(self, tally: ResultTally) -> str | None:
         """Count the lines of an earlier run, remove an incomplete last line, and return the last path.
 
-        Raises: RequestError ``file.unreadable``, if the file contains lines of another run.
+        Return None if no run is resumed or the file is empty. Raises: RequestError ``file.unreadable``, if
+        the file contains lines of another run.
         """
         if not (self.is_file and self._resume):
             return None
@@ -304,7 +305,8 @@ def _format_versioned_name(entry: Document) -> str:
 def _get_approved_cases(client: PlainClient, entry: Document) -> list[Document]:
     """Return the cases of the sample paths with which an entry was approved.
 
-    Raises: RequestError ``extractor.kind``, ``extractor.samples``.
+    Raises: RequestError ``extractor.kind``, if the entry isn't an extractor; ``extractor.samples``, if it
+    has no sample paths.
     """
     if entry["kind"] != "extractor":
         raise RequestError(

@@ -133,9 +133,10 @@ def _build_token_row(token: Document) -> list[str]:
 
 @contextmanager
 def _open_token_file(path: Path | None) -> Iterator[TextIO]:
-    """Create the file for a token before the token exists.
+    """Create the file for a token before the token exists, or use standard output without a path.
 
-    Only the owner can read the file; it is deleted on failure.
+    Only the owner can read the file; it is deleted on failure. Raises: RequestError ``file.unwritable``, if
+    the file exists or can't be created.
     """
     if path is None:
         yield sys.stdout

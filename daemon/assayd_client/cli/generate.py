@@ -378,7 +378,7 @@ def _build_texts_document(submission: Document | None) -> Document:
 def _require_approval_name(name: str | None, out: Path | None) -> str:
     """Return the name for the approval before any request is sent to the daemon.
 
-    Raises: RequestError ``library.name``.
+    Raises: RequestError ``library.name``, if the name is missing or invalid.
     """
     wanted = name or (out.stem if out is not None else "")
     if not NAME.fullmatch(wanted):

@@ -20,7 +20,7 @@ _PREFIX = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,25}")
 def resolve_attempt_id(client: PlainClient, said: str) -> str:
     """Return the attempt id that a user means by an id, the beginning of an id, or `last`.
 
-    Raises: NotFound; RequestError ``id.ambiguous``.
+    Raises: NotFound, if no attempt matches; RequestError ``id.ambiguous``, if several match.
     """
     if said == LAST:
         return _require_single_match("attempt", said, client.attempts(limit=1)["attempts"])
@@ -80,7 +80,7 @@ def resolve_record_id(client: PlainClient, route: str, noun: str, said: str) -> 
 def _find_by_prefix(noun: str, said: str, fetch: Callable[..., Document], key: str) -> str:
     """Return the single id that begins with `said`, or the newest id for `last`.
 
-    Raises: NotFound; RequestError ``id.ambiguous``.
+    Raises: NotFound, if no id matches; RequestError ``id.ambiguous``, if several match.
     """
     if said != LAST and not _PREFIX.fullmatch(said.upper()):
         return _normalize_id(said)

@@ -31,12 +31,12 @@ class ConfiguredEngine:
     def save(self, image: str, archive: Path) -> None:
         """Write an image of a local engine in the format that `docker save` uses.
 
-        Raises: ConfigError, EngineError.
+        Raises: ConfigError, if the engine has no such image.
         """
         asyncio.run(_save_image(image, archive))
 
     def run_and_read_output(self, archive: Path) -> bytes:
-        """Return the output of an image's program. Raises: EngineError."""
+        """Return the output of an image's program. Raises: EngineError, if the program can't be run."""
         return asyncio.run(_run_and_capture_output(archive))
 
 
@@ -83,7 +83,7 @@ def write_adoption_recipe(name: str, where: str, tag: str | None, cache: Path) -
 
     The digest of the image is yielded. On failure, the changes are undone.
 
-    Raises: RequestError, ConfigError.
+    Raises: RequestError, if the name or an existing recipe conflicts; ConfigError, for an unusable image.
     """
     from assayd.imaging.adopting import compute_source_digest
     from assayd.imaging.recipe import get_lock_path, get_recipe_path
@@ -111,7 +111,10 @@ def write_adoption_recipe(name: str, where: str, tag: str | None, cache: Path) -
 
 
 def _get_operator_recipe_folder(name: str) -> Path:
-    """Return the folder that contains the operator's recipes. Raises: RequestError."""
+    """Return the folder that contains the operator's recipes.
+
+    Raises: RequestError ``usage``, if the name is invalid or belongs to a shipped image.
+    """
     from assayd.imaging.recipe import is_image_name
     from assayd.package_data import get_shared_data_path
     from assayd.settings import load_settings
@@ -156,6 +159,8 @@ def build_images(
     If no names are given, all images are built except those that are built on demand. `library` is a folder
     for the only named image. By default, `recipes` contains the shipped recipes. If `repair` is True, only
     images that are missing, damaged or of another version are built.
+
+    Raises: RequestError ``usage``, if `library` is set without exactly one name.
     """
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library needs the name of exactly one image")
@@ -203,7 +208,10 @@ def _record_adoption(name: str, digest: str, where: str) -> None:
 
 
 def lock_recipe(name: str) -> None:
-    """Let pip select the wheels for an operator's recipe, and write the recipe's lock file."""
+    """Let pip select the wheels for an operator's recipe, and write the recipe's lock file.
+
+    Raises: RequestError ``usage``, if the recipe lists no Python packages.
+    """
     from assayd.imaging.wheels import lock_wheels
 
     recipe = load_recipes().load(name)
@@ -229,7 +237,7 @@ def list_images() -> list[list[str]]:
 
 
 def build_sbom(name: str) -> bytes:
-    """Return the CycloneDX document of an image in the engine. Raises: EngineError."""
+    """Return the CycloneDX document of an image. Raises: EngineError, if the engine lacks the image."""
     from assayd.imaging.sbom import MAX_BYTES, SBOM_FILE
 
     return asyncio.run(_read_image_file(f"assayd/{name}", SBOM_FILE, MAX_BYTES))
@@ -244,7 +252,10 @@ async def _read_image_file(image: str, path: str, most_bytes: int) -> bytes:
 
 
 def remove_unused_images(*, dry_run: bool) -> list[list[str]]:
-    """Remove images that no kind or profile uses, and return name, size and action for each image."""
+    """Remove images that no kind or profile uses, and return name, size and action for each image.
+
+    If `dry_run` is set, no image is removed.
+    """
     unused = [one for one in asyncio.run(_list_images()) if not _find_users(one.name.removeprefix(PREFIX))]
     if dry_run:
         would = "would be removed, unless a daemon or a container uses it"
@@ -300,7 +311,7 @@ def _format_mib(count: int) -> str:
 
 
 def _build_users_cell(image: str) -> Sequence[str]:
-    """Return a table cell with the kinds and profiles that use an image."""
+    """Return a table cell with the kinds and profiles that use an image, or with a word for none."""
     return (", ".join(_find_users(image)) or "nobody",)
 
 

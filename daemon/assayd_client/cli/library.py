@@ -27,7 +27,7 @@ INTENT_CHARS = 60
 def find_entry(client: PlainClient, reference: str) -> Document:
     """Return the entry that ``NAME`` or ``NAME@VERSION`` refers to, with its submission.
 
-    Raises: RequestError ``library.reference``; NotFound.
+    Raises: RequestError ``library.reference``, for another form; NotFound, if no such entry exists.
     """
     name, version = split_reference(reference)
     newest = client.library_history(name)["entries"][0]["version"] if version is None else version
@@ -35,9 +35,9 @@ def find_entry(client: PlainClient, reference: str) -> Document:
 
 
 def split_reference(reference: str) -> tuple[str, int | None]:
-    """Return the name and the version in ``NAME`` or ``NAME@VERSION``.
+    """Return the name and the version in ``NAME`` or ``NAME@VERSION``; the version can be None.
 
-    Raises: RequestError ``library.reference``.
+    Raises: RequestError ``library.reference``, if the reference has another form.
     """
     name, at, version = reference.partition("@")
     if at and not (version.isascii() and version.isdigit() and int(version) > 0):

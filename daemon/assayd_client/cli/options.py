@@ -42,9 +42,9 @@ def parse_age(text: str) -> timedelta | None:
 
 
 def to_api_time(text: str | None) -> str | None:
-    """Return the time for an age or for an ISO 8601 time, in the API's format.
+    """Return the time for an age or for an ISO 8601 time, in the API's format, or None for None.
 
-    Raises: RequestError ``usage``.
+    Raises: RequestError ``usage``, if the text is neither.
     """
     if text is None:
         return None
@@ -82,7 +82,7 @@ def open_client(context: typer.Context) -> PlainClient:
 
 
 def exit_code(error: AssaydError) -> int:
-    """Return the exit code that indicates the cause of an error."""
+    """Return the exit code for an error: UNREACHABLE, REFUSED for a rejected request, or TROUBLE."""
     if isinstance(error, DaemonUnreachable):
         return UNREACHABLE
     refused = isinstance(error, RequestError | Refused | NotFound | Conflict | QueueFull)

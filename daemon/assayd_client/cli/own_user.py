@@ -118,7 +118,7 @@ def query_kernel_uid(local: Address, remote: Address) -> int | None:
 
 
 def find_uid_in_tables(local: Address, remote: Address) -> int | None:
-    """Return the uid of an established connection from the kernel's tables, or None."""
+    """Return the uid of an established connection from the kernel's tables, or None if none lists it."""
     for table in TABLES:
         if table.exists():
             uid = parse_connection_uid(table.read_text(encoding="ascii"), local, remote)

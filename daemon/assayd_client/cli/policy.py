@@ -26,9 +26,8 @@ CODE = "policy.file"
 def check_policies_on_daemon(client: PlainClient, file: Path | None) -> Sequence[Document]:
     """Return the effective profile of a file, or all of the daemon's profiles without a file.
 
-    The file is checked together with the daemon's profiles.
-
-    Raises: ConfigError ``policy.file``, with all problems.
+    The file is checked together with the daemon's profiles. Raises: ConfigError ``policy.file``, with all
+    problems; RequestError ``file.unreadable``.
     """
     if file is None:
         profiles: Sequence[Document] = client.policies()["policies"]
@@ -122,7 +121,7 @@ HTTPS_PORT = 443
 def explain_access(policy: Document, url: str, method: str) -> tuple[bool, str]:
     """Return whether a profile allows code to connect to a URL, and the reason.
 
-    Raises: RequestError, if the URL is invalid.
+    Raises: RequestError ``usage``, if the URL is invalid.
     """
     from assayd.egress.decision import AccessRequest, decide_access
 

@@ -265,7 +265,7 @@ def follow_repairs(
 ) -> Document:
     """Wait for the repair that an attempt requested, and return the repair's newest attempt.
 
-    `file` is the submitted file.
+    Without a new attempt, return the attempt itself. `file` is the submitted file.
     """
     for repair in client.repairs_of(attempt["id"])["repairs"]:
         ended = wait_for_repair(client, repair)
@@ -288,7 +288,7 @@ def wait_for_repair(client: PlainClient, repair: Document) -> Document:
 def edit_submission(client: PlainClient, attempt_id: str) -> str:
     """Open the submitted code in the user's editor and return the edited code.
 
-    Raises: RequestError, if the submission has no code or nothing was changed.
+    Raises: RequestError ``repair.no_code``, if the submission isn't a single text, or ``repair.unchanged``.
     """
     submission = fetch_stored_submission(client, client.attempt(attempt_id))
     code = get_submission_texts(submission).get("") if submission is not None else None

@@ -64,7 +64,7 @@ class SubmissionOrigin:
         return [first.removesuffix("\r"), *others]
 
     def _get_submitted_name(self, finding: Document) -> str | None:
-        """Return the submitted name of the file to which a finding refers, or None."""
+        """Return the submitted name of the file to which a finding refers, or None if it is ambiguous."""
         file = finding["file"]
         if file is None:
             return next(iter(self.paths)) if len(self.paths) == 1 else None
@@ -476,7 +476,7 @@ def _build_result_line(case: Document, kind: str) -> StyledLine:
 
 
 def restore_field_order(case: Document) -> object:
-    """Return the result of a case with its fields in the order in which the code returned them."""
+    """Return the result of a case with its fields in the order in which the code returned them, if known."""
     text = case.get("result_text")
     return case["result"] if text is None else json.loads(text)
 

@@ -81,7 +81,7 @@ def collect_sample_paths(
 
     A summary of the folder is printed on standard error.
 
-    Raises: RequestError ``usage`` or ``file.unreadable``.
+    Raises: RequestError ``usage`` or ``file.unreadable``, if the list or the folder can't be used.
     """
     if listed == Path("-") and Path("-") in files:
         raise RequestError(
@@ -121,7 +121,7 @@ def read_lines(file: Path) -> list[str]:
 def group_files_by_shape(tree: Path) -> dict[str, ShapeGroup]:
     """Group the files below a folder by shape, the largest group first, ignoring symbolic links.
 
-    Raises: RequestError ``usage``, if the folder has no file whose path can be submitted.
+    Raises: RequestError ``usage``, if it isn't a folder or has no file whose path can be submitted.
     """
     if not tree.is_dir():
         fault = "not a folder" if tree.exists() else "no such folder"
@@ -427,7 +427,9 @@ def submit_and_wait(
 def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
     """Return the path and the content of each file by its submitted name.
 
-    A folder stands for all files in it, and `-` for standard input.
+    A folder stands for all files in it, and `-` for standard input. Raises: RequestError ``file.unreadable``;
+    ``file.twice``, if two files have the same name; ``file.link``, for a symbolic link in a folder;
+    ``file.too_large``, if the files exceed `MAX_FILES_BYTES` bytes.
     """
     files: dict[str, tuple[Path, bytes]] = {}
     total = 0
@@ -466,7 +468,7 @@ def read_cases(path: Path | None) -> list[object]:
 
 
 def parse_object_option(text: str, option: str) -> dict[str, object]:
-    """Return the JSON object in an option. Raises: RequestError ``malformed``."""
+    """Return the JSON object in an option. Raises: RequestError ``malformed``, for any other text."""
     from assayd.documents import parse_json
 
     try:
@@ -479,7 +481,7 @@ def parse_object_option(text: str, option: str) -> dict[str, object]:
 
 
 def parse_pair_options(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Return the ``key=value`` pairs in an option. Raises: RequestError ``usage``."""
+    """Return the ``key=value`` pairs in an option. Raises: RequestError ``usage``, for any other text."""
     return dict(_parse_pair(text, option) for text in texts)
 
 
@@ -492,7 +494,8 @@ def list_case_paths(cases: Sequence[object]) -> tuple[str, ...]:
 def parse_settings(settings: Sequence[str], option: str = "--set") -> dict[str, object]:
     """Parse settings such as ``resources.timeout_s=5`` into a nested object.
 
-    Commas separate the items of a list.
+    Commas separate the items of a list. Raises: RequestError ``usage``, if a setting has no value or
+    contradicts an earlier one.
     """
     overrides: dict[str, object] = {}
     for text in settings:

@@ -217,7 +217,7 @@ def _wrap_letters(letters: list[tuple[str, str]], width: int, hang: int) -> Iter
 
 
 def _find_break_position(letters: list[tuple[str, str]], room: int) -> int | None:
-    """Return the index at which to cut a row, preferably at a space in the latter half."""
+    """Return the index at which to cut a row, if possible at a space in its latter half; None if it fits."""
     taken, space = 0, 0
     for place, (letter, _) in enumerate(letters):
         taken += _get_character_width(letter)
@@ -354,7 +354,7 @@ def format_duration(milliseconds: float) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Return an age in its largest unit, e.g. ``5min``, ``3h`` or ``12d``."""
+    """Return an age in its largest unit, e.g. ``5min``, ``3h`` or ``12d``, or ``now`` below one minute."""
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= unit:
             return f"{seconds // unit:.0f}{name}"

@@ -48,7 +48,8 @@ def _iter_step_texts(steps: Sequence[Document]) -> Iterator[tuple[str, str]]:
 def write_texts(texts: Mapping[str, str], out: Path) -> None:
     """Write one text to a file, or several texts below a folder.
 
-    Raises: RequestError ``file.unwritable``.
+    Raises: RequestError ``file.unwritable``, if a file can't be written; StoreError ``artifact.name``, if a
+    name points outside the folder.
     """
     try:
         for name, text in texts.items():
@@ -62,7 +63,7 @@ def write_texts(texts: Mapping[str, str], out: Path) -> None:
 def edited(texts: Mapping[str, str]) -> dict[str, str]:
     """Open the texts in the user's editor and return the edited texts.
 
-    Raises: RequestError ``editor.failed``.
+    Raises: RequestError ``editor.failed``, if the editor can't be started or exits with an error.
     """
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory(prefix="assay-") as folder:
@@ -82,7 +83,7 @@ def edited(texts: Mapping[str, str]) -> dict[str, str]:
 def to_safe_path(name: str) -> PurePosixPath:
     """Return a file name as a relative path that stays inside the folder.
 
-    Raises: StoreError ``artifact.name``.
+    Raises: StoreError ``artifact.name``, if the name points outside the folder.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or "\x00" in name or "\\" in name:

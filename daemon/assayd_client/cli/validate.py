@@ -495,7 +495,7 @@ def _print_retry_context(attempt: Document) -> None:
 def write_report(path: Path, text: str) -> None:
     """Write a report to a file or, for ``-``, to standard output.
 
-    Raises: RequestError ``file.unwritable``.
+    Raises: RequestError ``file.unwritable``, if the file can't be written.
     """
     if path == STDOUT:
         sys.stdout.write(text)

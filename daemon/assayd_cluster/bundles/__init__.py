@@ -22,7 +22,7 @@ PAUSE_S = 2.0
 def open_bundles(settings: BundleSettings, folder: Path) -> VerifiedArtifactStore:
     """Return the configured bundle store. `folder` is the default directory.
 
-    Raises: ConfigError ``settings.invalid``.
+    Raises: ConfigError ``settings.invalid``, if the endpoint isn't encrypted or a secret can't be read.
     """
     if settings.kind == "s3":
         return VerifiedArtifactStore(_open_object_storage(settings))

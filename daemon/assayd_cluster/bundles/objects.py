@@ -1,4 +1,4 @@
-"""Bundles in S3-compatible object storage: one object per file, with the manifest written last.
+"""Stores bundles in S3-compatible object storage: one object per file, with the manifest written last.
 
     <category>/<platform>/<created>_<attempt id>-<digest of the manifest>[.run2]/<SHA-256 of the file>
 
@@ -51,7 +51,10 @@ class ObjectArtifactStore:
         self._store = store
 
     async def write(self, bundle: Bundle) -> WrittenBundle:
-        """Write a bundle, which is durable once this method returns. Raises: StoreError."""
+        """Write a bundle, which is durable once this method returns.
+
+        Raises: StoreError ``artifact.name``, for an invalid name; another code if the storage fails.
+        """
         files, artifacts = build_bundle_contents(bundle)
         manifest = files.pop(MANIFEST)
         location = "/".join((*get_bundle_folder_names(bundle), build_bundle_name(bundle, manifest)))
@@ -76,7 +79,7 @@ class ObjectArtifactStore:
         return None
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return the content of one file. Raises: StoreError ``artifact.missing``."""
+        """Return the content of one file. Raises: StoreError ``artifact.missing``, if it doesn't exist."""
         return b"".join([piece async for piece in self.read_chunks(location, name)])
 
     async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:

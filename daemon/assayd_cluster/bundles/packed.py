@@ -1,4 +1,4 @@
-"""Bundles in a directory that several gateways share, with one tar file per bundle.
+"""Stores bundles in a directory that several gateways share, with one tar file per bundle.
 
     <root>/<category>/<platform>/<created>_<attempt id>-<digest of the manifest>[.run2].tar
 
@@ -81,7 +81,10 @@ class PackedArtifactStore:
         self._lock = Lock()
 
     async def write(self, bundle: Bundle) -> WrittenBundle:
-        """Write a bundle, which is durable once this method returns. Raises: StoreError."""
+        """Write a bundle, which is durable once this method returns.
+
+        Raises: StoreError ``artifact.name``, for an invalid name; another code if the disk fails.
+        """
         writing = _QueuedBundle(bundle, get_bundle_folder_names(bundle))
         if sum(map(len, bundle.files.values())) > SMALL_BYTES:
             [written] = await asyncio.to_thread(self._write_all, [writing])
@@ -106,7 +109,7 @@ class PackedArtifactStore:
         return None
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return the content of one file. Raises: StoreError ``artifact.missing``."""
+        """Return the content of one file. Raises: StoreError ``artifact.missing``, if it doesn't exist."""
         return b"".join([piece async for piece in self.read_chunks(location, name)])
 
     async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:

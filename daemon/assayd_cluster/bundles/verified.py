@@ -61,14 +61,21 @@ class StoredBundle:
     files: dict[str, StoredFile]
 
     def file(self, name: str) -> StoredFile:
-        """Return the expected name, size and digest of a file. Raises: StoreError ``artifact.missing``."""
+        """Return the expected name, size and digest of a file.
+
+        Raises: StoreError ``artifact.missing``, if the manifest doesn't list the file.
+        """
         if name not in self.files:
             raise build_artifact_missing_error(self.location, name)
         return self.files[name]
 
 
 def parse_manifest(location: str, content: bytes) -> StoredBundle:
-    """Parse the manifest of a bundle. Raises: StoreError ``artifact.damaged``, ``artifact.missing``."""
+    """Parse the manifest of a bundle.
+
+    Raises: StoreError ``artifact.damaged``, if its digest differs from that in the location or a file name is
+    invalid; ``artifact.missing``, if the location is malformed.
+    """
     named = split_location(location)[2].partition("-")[2][:DIGEST_CHARS]
     digest = hashlib.sha256(content).hexdigest()
     if not named or not digest.startswith(named):
@@ -88,7 +95,7 @@ async def verify_chunks(
 ) -> AsyncIterator[bytes]:
     """Yield the pieces of a file, but the last piece only if the complete file is unchanged.
 
-    Raises: StoreError ``artifact.damaged``.
+    Raises: StoreError ``artifact.damaged``, if the file was changed.
     """
     digest, held, count = hashlib.sha256(), b"", 0
     async for piece in pieces:
@@ -129,7 +136,7 @@ class VerifiedArtifactStore:
         self._kept: OrderedDict[str, StoredBundle] = OrderedDict()
 
     async def write(self, bundle: Bundle) -> WrittenBundle:
-        """Write a bundle durably to the wrapped store. Raises: StoreError."""
+        """Write a bundle durably to the wrapped store. Raises: StoreError, if the write fails."""
         return await self._inner.write(bundle)
 
     def path(self, location: str) -> Path | None:
@@ -137,7 +144,10 @@ class VerifiedArtifactStore:
         return self._inner.path(location)
 
     async def read(self, location: str, name: str) -> bytes:
-        """Return the content of one file. Raises: StoreError ``artifact.missing``, ``artifact.damaged``."""
+        """Return the content of one file.
+
+        Raises: StoreError ``artifact.missing``, if it doesn't exist; ``artifact.damaged``, if it was changed.
+        """
         return b"".join([piece async for piece in self.read_chunks(location, name)])
 
     async def read_chunks(self, location: str, name: str) -> AsyncIterator[bytes]:
@@ -225,7 +235,7 @@ async def _sweep_periodically(bundles: VerifiedArtifactStore, access: DatabaseAc
 async def remove_unreferenced_bundles(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> int:
     """Remove old complete bundles that no verdict references, and return their number.
 
-    Raises: StoreError.
+    Raises: StoreError, if the database or the storage fails.
     """
     removed, old = 0, []
     async for location, age_s, is_whole in bundles.iter_locations():

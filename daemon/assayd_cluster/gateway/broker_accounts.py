@@ -35,7 +35,8 @@ class BrokerAccounts(Protocol):
     async def create(self, node: str, token_id: str) -> str | None:
         """Return the URL of a new account, or None if all nodes share one account.
 
-        Raises: RequestError ``broker.accounts``, like the other methods.
+        Raises: RequestError ``broker.accounts``, like the other methods, if the broker's management API
+        fails.
         """
         ...
 
@@ -92,7 +93,7 @@ class SharedAccount:
         return None
 
     async def count_deliveries(self) -> Mapping[str, int]:
-        """Return nothing, because the readers of the queue are unknown."""
+        """Return an empty mapping, because the readers of the queue are unknown."""
         return {}
 
 
@@ -117,7 +118,10 @@ class ManagedAccounts:
         self._verify = create_default_context(cafile=ca_file) if parts.scheme == "https" else False
 
     async def create(self, node: str, token_id: str) -> str | None:
-        """Return the URL of a new account. Raises: RequestError ``broker.accounts``."""
+        """Return the URL of a new account.
+
+        Raises: RequestError ``broker.accounts``, if the management API fails.
+        """
         name, password = build_account_name(node, token_id), secrets.token_urlsafe(32)
         await self._request_api("PUT", "users", name, json={**_hash_password(password), "tags": ""})
         await self._set_permissions(name, self._may_read)
@@ -128,21 +132,24 @@ class ManagedAccounts:
     async def remove(self, node: str, token_id: str) -> None:
         """Remove an account, which makes the broker close the account's connections.
 
-        Raises: RequestError ``broker.accounts``.
+        Raises: RequestError ``broker.accounts``, if the management API fails.
         """
         await self._request_api("DELETE", "users", build_account_name(node, token_id))
 
     async def suspend(self, node: str) -> None:
         """Revoke the read permission of a node's accounts, and close connections that still have it.
 
-        Raises: RequestError ``broker.accounts``.
+        Raises: RequestError ``broker.accounts``, if the management API fails.
         """
         for account in await self._list_accounts(node):
             await self._set_permissions(account, _NOTHING)
             await self._request_api("DELETE", "connections", "username", account)
 
     async def restore(self, node: str) -> None:
-        """Grant a node's accounts read permission again. Raises: RequestError ``broker.accounts``."""
+        """Grant a node's accounts read permission again.
+
+        Raises: RequestError ``broker.accounts``, if the management API fails.
+        """
         for account in await self._list_accounts(node):
             await self._set_permissions(account, self._may_read)
 
@@ -160,7 +167,7 @@ class ManagedAccounts:
     async def list_readers(self) -> QueueReaderAccounts | None:
         """Return the accounts that can read the queue, except administrators.
 
-        Raises: RequestError ``broker.accounts``.
+        Raises: RequestError ``broker.accounts``, if the management API fails.
         """
         rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
         users = await self._request_api("GET", "users")
@@ -171,7 +178,10 @@ class ManagedAccounts:
         return QueueReaderAccounts(tokens=frozenset(ours.values()), others=others)
 
     async def count_deliveries(self) -> Mapping[str, int]:
-        """Return how many messages each node has received. Raises: RequestError ``broker.accounts``."""
+        """Return how many messages each node's open channels have received, by node.
+
+        Raises: RequestError ``broker.accounts``, if the management API fails.
+        """
         columns = {"columns": "user,message_stats.deliver_get"}
         counts: Counter[str] = Counter()
         for channel in await self._request_api("GET", "vhosts", self._vhost, "channels", params=columns):

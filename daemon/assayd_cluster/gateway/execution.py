@@ -52,7 +52,7 @@ TAKEN_S = 10.0
 SILENT_S = 5.0
 """Minimum age in seconds of a silent run; a node sends the first events of a run within a second."""
 FULL_S = 30.0
-"""How old a silent run of a node is at least whose daemon has runs wait."""
+"""Minimum age in seconds of a silent run if runs are waiting in the node's daemon."""
 _MICROS = 1_000_000
 
 _RUN = tables.runs.c
@@ -97,7 +97,7 @@ CANCEL_S = LIVE_S + 5
 """Seconds in which a node must end a cancelled run before the gateway ends the attempt."""
 WATCHED_EVERY_S = 5.0
 LATE_LOOKS = 3
-"""A run is taken back if it is late at so many looks: after an outage, nodes need time to report."""
+"""Number of checks at which a run must be late before it is taken back; after an outage, nodes need time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class KeptRun:
 
     `silent`: the node has sent nothing about this run. A second run is never silent: if it is taken back,
     the attempt ends.
-    `full`: the node reports that its daemon has runs wait.
+    `full`: the node reports that runs are waiting in its daemon.
     """
 
     attempt_id: str
@@ -152,8 +152,9 @@ def is_stray(
 ) -> bool:
     """Return whether an attempt must be republished.
 
-    An aborted attempt is republished immediately. An attempt that is unclaimed for `unclaimed_s` seconds is
-    republished too; as long as its message may still be waiting in the queue, this time must be long.
+    An attempt whose run has died is republished once `LIVE_S` seconds have passed since its publication. An
+    attempt that is unclaimed for `unclaimed_s` seconds is republished too; as long as its message may still
+    be waiting in the queue, this time must be long.
     """
     if one.published_at is None or is_alive(one, listed, now):
         return False
@@ -170,7 +171,10 @@ class RunMonitor:
         self._gateway_id = gateway_id
 
     async def take_snapshot(self, *, queue_is_empty: bool = False) -> AttemptSnapshot:
-        """Return the attempts to republish, and the runs on nodes, except those that have just begun."""
+        """Return the attempts to republish, and the runs on nodes, except those that have just begun.
+
+        If `queue_is_empty`, unclaimed attempts are republished sooner, because their messages were read.
+        """
         unclaimed_s = TAKEN_S if queue_is_empty else UNCLAIMED_S
 
         def fetch(connection: Connection) -> AttemptSnapshot:
@@ -235,7 +239,7 @@ class _PendingAttempt:
     """An attempt that is published and has no verdict yet. `again` is set to publish the attempt once more.
 
     `running` contains the newest run that its node has reported as running, and the monotonic time of the
-    report. `late_looks` contains the number of looks at which each run was late; a look at which a node
+    report. `late_looks` contains the number of checks at which each run was late; a check at which a node
     doesn't list the run changes nothing, so that the node can't restart the count.
     """
 
@@ -250,7 +254,7 @@ class _PendingAttempt:
 
     @property
     def longest_run_s(self) -> float:
-        """Return how long a node may keep a run of this attempt."""
+        """Return the seconds for which a node may keep a run of this attempt."""
         return compute_longest_run_s(self.job.limits, trial=may_have_trial(self.job.validator))
 
     def end(self, finished: FinishedAttempt) -> None:
@@ -342,7 +346,10 @@ class RemoteExecution:
             del self._flights[attempt_id]
 
     async def _await_verdict(self, flight: _PendingAttempt) -> Failure | None:
-        """Wait for a node's verdict, or return the reason if the attempt can't get a verdict."""
+        """Wait for a node's verdict and return None, or return the reason if the attempt can't get one.
+
+        Raises: AttemptAbandonedError, if the job is abandoned.
+        """
         job = flight.job
         try:
             async with job.deadline.scope():
@@ -380,7 +387,10 @@ class RemoteExecution:
             again.cancel()
 
     async def _cancel_at_node(self, flight: _PendingAttempt) -> Failure | None:
-        """Notify a node to end a cancelled attempt. Return the failure if no node holds the attempt."""
+        """Notify a node to end a cancelled attempt, and wait for its verdict.
+
+        Return None if the verdict arrives in time, otherwise the failure.
+        """
         attempt_id = flight.job.attempt.id
         await self._dispatches.record_cancellation(attempt_id)
         self._cancels.wake_all()
@@ -487,7 +497,7 @@ class RemoteExecution:
                     await self._take_back(kept, flight, reason)
 
     async def _take_back(self, kept: KeptRun, flight: _PendingAttempt, reason: str) -> None:
-        """Take a run back from its node, and republish the attempt."""
+        """Take a run back from its node, and republish the attempt. Do nothing if the run has ended."""
         if await self._runs.take_back_run(kept.attempt_id, kept.node, kept.number):
             log.warning(
                 "run.taken_back",

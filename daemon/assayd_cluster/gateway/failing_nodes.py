@@ -63,7 +63,7 @@ def may_have_trial(kind: Kind) -> bool:
 
 
 def compute_longest_run_s(limits: Limits, *, trial: bool) -> float:
-    """Return how long a node may keep a run of an attempt with these limits.
+    """Return the seconds for which a node may keep a run of an attempt with these limits.
 
     On a busy node, each container's deadline is extended to up to `MOST` times its time.
     """
@@ -102,7 +102,10 @@ class NodeFailureCounter:
         self._lost.pop(node, None)
 
     async def record_lost_run(self, node: str, tenant: int) -> None:
-        """Record that a node has lost a run of a tenant's attempt. Raises: StoreError."""
+        """Record that a node has lost a run of a tenant's attempt. Drain the node if it has lost too many.
+
+        Raises: StoreError, if the database fails.
+        """
         since, lost = self._lost.setdefault(node, (self._monotonic(), Counter()))
         lost[tenant] += 1
         if _has_reached_limit(MOST_LOST, lost):
@@ -117,11 +120,13 @@ class NodeFailureCounter:
     async def record_kept_run(self, node: str, tenant: int, *, began_s: float = 0.0) -> None:
         """Record that a node has kept a run of a tenant's attempt, or more runs than it may have.
 
-        If this began (`began_s` seconds ago) before the node's last failure, it is part of that failure: if a
-        daemon restarts, all of its runs fail together. As such failures are as far apart as they last, they
-        are remembered for longer.
+        Drain the node if this happens too often.
 
-        Raises: StoreError.
+        If this began (`began_s` seconds ago) before the node's last failure, it is part of that failure: if a
+        daemon restarts, all of its runs fail together. Because successive failures can be `began_s` seconds
+        apart, they are remembered for longer.
+
+        Raises: StoreError, if the database fails.
         """
         now = self._monotonic()
         within_s = OVERDUE_WITHIN_S + (MOST_OVERDUE - 1) * began_s
@@ -136,7 +141,10 @@ class NodeFailureCounter:
             await self.drain(node)
 
     async def drain(self, node: str) -> None:
-        """Drain a node unless no other node accepts work, and suspend its accounts. Raises: StoreError."""
+        """Drain a node unless no other node accepts work, and suspend its accounts.
+
+        Raises: StoreError, if the database fails.
+        """
         wanted = {"node": node}
         drained = await self._access.write(
             lambda connection: connection.execute(_DRAIN, wanted).rowcount == 1
@@ -146,7 +154,7 @@ class NodeFailureCounter:
             await self.suspend(node)
 
     async def suspend(self, node: str) -> None:
-        """Revoke the permission of a node's accounts to read the queue, if the broker answers."""
+        """Revoke the permission of a node's accounts to read the queue. Only log a failure of the broker."""
         try:
             await self._accounts.suspend(node)
         except RequestError as trouble:  # a drained node's claims are refused anyway

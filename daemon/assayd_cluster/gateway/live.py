@@ -168,7 +168,11 @@ class RunUpdateRecorder:
         """The node that refused an attempt, by attempt id, for the newest refusals."""
 
     async def claim(self, node: str, claim: Claim) -> ClaimedRun:
-        """Assign a node the run to which its message refers. Raises: the errors of `RunTable.claim`."""
+        """Assign a node the run to which its message refers.
+
+        Raises: the errors of `RunTable.claim`; RequestError ``run.over``, if another node must run the
+        attempt.
+        """
         try:
             return await self._runs.claim(node, claim)
         except RunsExhausted:
@@ -211,7 +215,8 @@ class RunUpdateRecorder:
     async def record_events(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
         """Record and publish the events of a run.
 
-        Raises: RequestError ``too_large``; the errors of `RunTable.held`.
+        Raises: RequestError ``too_large``, if the run has too many events; ``run.over``, if another run is
+        needed; the errors of `RunTable.held`.
         """
         held = await self._require_unfinished_run(node, attempt_id, run)
         before = (run - 1) * MOST_SEQ
@@ -243,7 +248,8 @@ class RunUpdateRecorder:
     async def store_file(self, node: str, attempt_id: str, run: int, sha256: str, content: bytes) -> None:
         """Store a large file of a bundle.
 
-        Raises: RequestError ``too_large``; the errors of `RunTable.held`.
+        Raises: RequestError ``too_large``, if the files of the run are too large; ``run.over``, if another
+        run is needed; the errors of `RunTable.held`.
         """
         held = await self._require_unfinished_run(node, attempt_id, run)
         await self._runs.store_file(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
@@ -255,7 +261,10 @@ class RunUpdateRecorder:
         return held
 
     async def record_verdict(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
-        """Record a verdict. Return False if another verdict was recorded first. Raises: RequestError."""
+        """Record a verdict. Return False if another verdict was recorded first.
+
+        Raises: RequestError, if the verdict is invalid or the node doesn't hold the run.
+        """
         held = await self._runs.get_claimed_run(node, attempt_id, run)
         try:
             counted = await self._verdicts.record_verdict(held, brought)
@@ -297,7 +306,7 @@ class RunUpdateRecorder:
     async def distrust(self, node: str, since: int) -> tuple[int, int]:
         """Mark a node's verdicts of runs since a time (in microseconds), and take back the node's runs.
 
-        Returns the number of newly marked verdicts, and the number of runs taken from the node.
+        Return the number of newly marked verdicts, and the number of runs taken from the node.
         """
         marked, taken = await self._runs.distrust_node(node, since)
         for attempt_id in taken:
@@ -319,7 +328,10 @@ class RunUpdateRecorder:
         self._execution.publish_again(attempt_id)
 
     async def wait_for_cancelled(self, node: str, wait_s: float) -> Sequence[str]:
-        """Wait until a node holds attempts that it must end, and return their ids, if any by the timeout."""
+        """Wait until a node holds attempts that it must end, and return their ids.
+
+        Return an empty sequence if there are none within `wait_s` seconds.
+        """
         try:
             async with asyncio.timeout(wait_s):
                 while True:

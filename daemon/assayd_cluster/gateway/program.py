@@ -66,7 +66,10 @@ async def _run_gateway(settings: GatewaySettings) -> int:
 def _listen_with_tls(
     settings: GatewaySettings, stack: AsyncExitStack
 ) -> tuple[socket.socket, CertificateFiles] | None:
-    """Return the TLS listener for other hosts, or None if the settings specify none."""
+    """Return the TLS listener for other hosts, or None if the settings specify none.
+
+    Raises: ConfigError, if the address, the certificate or the key is missing or unusable.
+    """
     chosen = settings.cluster
     if chosen.listen is None:
         return None

@@ -47,9 +47,11 @@ _UNCLAIMED = (
 )
 
 QUIET_S = 10.0
-"""How long after a node's last claim its messages aren't counted: the broker's numbers are up to 5 s old."""
+"""Seconds after a node's last claim for which its messages aren't counted: the broker's numbers are up to 5 s
+old.
+"""
 GROWTHS = 3
-"""At so many looks, a node must have received further messages; a hung node soon receives no more."""
+"""Number of checks at which a node must have received further messages; a hung node soon receives no more."""
 _CLAIMING = (
     select(_RUN.daemon_id)
     .distinct()
@@ -109,7 +111,10 @@ class QueueMonitor:
 
     @property
     def taken(self) -> int:
-        """Return the number of messages read but not claimed for `LOOKS` times `LOOKED_EVERY_S` seconds."""
+        """Return the number of messages that were read but not claimed during the last `LOOKS` checks.
+
+        Return 0 before the first `LOOKS` checks.
+        """
         return max(0, min(self._missing)) if len(self._missing) == LOOKS else 0
 
     @property
@@ -119,7 +124,10 @@ class QueueMonitor:
 
     @property
     def passed_on_attempts(self) -> int:
-        """Return the number of attempts republished because a node that accepts no work claimed them."""
+        """Return the number of attempts republished because a node that accepts no work claimed them.
+
+        Only the last `RECENT_S` seconds count.
+        """
         return self._passed_on.count
 
     @property
@@ -172,7 +180,7 @@ class QueueLengthReader:
         self._connection: Any = None
 
     def count(self) -> int:
-        """Return the number of waiting messages. Raises: one of `AWAY`."""
+        """Return the number of waiting messages. Raises: one of `AWAY`, if the broker doesn't respond."""
         try:
             if self._connection is None:
                 limits = {"read_timeout": LOOKED_EVERY_S, "write_timeout": LOOKED_EVERY_S}
@@ -218,7 +226,7 @@ class MessageReaders:
         self._readings: dict[str, _Reading] = {}
 
     async def keep(self) -> NoReturn:
-        """Look at the readers of the queue at regular intervals."""
+        """Check the readers of the queue at regular intervals, until cancellation."""
         while True:
             await asyncio.sleep(LOOKED_EVERY_S)
             try:
@@ -227,7 +235,12 @@ class MessageReaders:
                 log.warning("readers.not_looked_at", code=trouble.code)
 
     async def check(self) -> None:
-        """Drain nodes that read twice their capacity without a claim. Raises: RequestError, StoreError."""
+        """Drain nodes that read more than twice their capacity without a claim.
+
+        Do nothing while no attempts are republished.
+
+        Raises: RequestError, if the broker's management API fails; StoreError, if the database fails.
+        """
         if not self._queue.republished_attempts:
             self._readings.clear()
             self._queue.unclaimed_by_node = {}

@@ -65,7 +65,10 @@ class ClusterHealthChecks:
         self._publisher = publisher
 
     async def rows(self) -> Sequence[HealthRow]:
-        """Return the health rows of the database, broker, accounts, messages, bundles and nodes."""
+        """Return the health rows of the database, broker, accounts, messages, bundles and nodes.
+
+        If the database fails, return only its row.
+        """
         try:
             database = await self._check_database()
             nodes, outbox = await asyncio.gather(self._nodes.list(), self._nodes.read_outbox_state())
@@ -254,13 +257,16 @@ class ClusterReadiness:
         self.tried.set()
 
     async def keep_ready(self) -> NoReturn:
-        """Check the nodes every `LOOKED_EVERY_S` seconds."""
+        """Check the nodes every `LOOKED_EVERY_S` seconds, until cancellation."""
         while True:
             await asyncio.sleep(LOOKED_EVERY_S)
             await self.check_nodes()
 
     async def check_nodes(self) -> None:
-        """Determine which nodes are alive, and how many attempts can be in progress at once."""
+        """Determine which nodes are alive, and how many attempts can be in progress at once.
+
+        If the database fails, keep the last snapshot and set `problem`.
+        """
         try:
             self.census = await self._nodes.read_snapshot()
             self._metrics.update_gauges(

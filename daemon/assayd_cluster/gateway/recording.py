@@ -161,7 +161,7 @@ class GatewayJobRows:
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
         """Write a new attempt with its submission and outbox row. Return False if it already exists.
 
-        Raises: StoreError ``gateway.superseded``.
+        Raises: StoreError ``gateway.superseded``, if this gateway was declared dead.
         """
         accepted, lives = self._build_accept_statement(attempt, row, document, _read_acceptance)(connection)
         if not lives:
@@ -201,7 +201,10 @@ class GatewayJobRows:
     def finish(
         self, connection: Connection, attempt: Attempt, verdict: Values, events: Sequence[Values]
     ) -> bool:
-        """Write a verdict with its events, delete the attempt's outbox row, and notify other gateways."""
+        """Write a verdict with its events, delete the attempt's outbox row, and notify other gateways.
+
+        Return False if the attempt already has a verdict.
+        """
         values = self._build_finish_parameters(attempt, verdict, events)
         return SingleStatementChange(_FINISH, values, lambda found: bool(found and found["first"]))(
             connection

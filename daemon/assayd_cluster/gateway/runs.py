@@ -219,7 +219,7 @@ class HeldRunCache:
         self._held: OrderedDict[str, HeldRun] = OrderedDict()
 
     def add(self, held: HeldRun) -> None:
-        """Add a run that a node has just claimed."""
+        """Add a run that a node has just claimed, unless its submission is larger than `MAX_BYTES`."""
         self.forget(held.attempt_id)
         if len(held.document) <= MAX_BYTES:
             self._held[held.attempt_id] = held
@@ -282,7 +282,9 @@ class RunTable:
     async def claim(self, node: str, claim: Claim) -> ClaimedRun:
         """Assign a node the run to which its message refers.
 
-        Raises: RunHeldElsewhere; NodeIdle; RunsExhausted; RequestError ``run.over``, ``ticket.wrong``.
+        Raises: RunHeldElsewhere, if the node gets no run now; NodeIdle, if it can't accept work;
+        RunsExhausted, if both runs are lost; RequestError ``run.over``, if no run is needed;
+        ``ticket.wrong``.
         """
 
         def apply(connection: Connection) -> HeldRun:
@@ -338,7 +340,10 @@ class RunTable:
         return SingleStatementChange(_CLAIM_FIRST, values, read)
 
     async def require_run_holder(self, node: str, attempt_id: str, number: int) -> None:
-        """Check that a run belongs to a node. Raises: RequestError ``run.foreign``, ``run.over``."""
+        """Check that a run belongs to a node.
+
+        Raises: RequestError ``run.foreign``, if it doesn't; ``run.over``, if it ended without a verdict.
+        """
         if self._kept.find(node, attempt_id, number) is not None:
             return
         wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
@@ -360,7 +365,8 @@ class RunTable:
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:
         """Return a run if the node holds it or if the run has a verdict.
 
-        Raises: RequestError ``run.foreign``, ``run.over``.
+        Raises: RequestError ``run.foreign``, if the node doesn't hold it; ``run.over``, if it ended without a
+        verdict.
         """
         wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
 
@@ -385,8 +391,8 @@ class RunTable:
     async def record_lost_run(self, held: HeldRun, *, started: bool, refused: bool = False) -> bool:
         """Record that a run ended without a verdict; return whether the run is counted.
 
-        A run that never started isn't counted, unless the attempt has had many such runs. `refused`: whether
-        to tell the other gateways that the node's daemon refused the submission.
+        A run that never started isn't counted, unless the attempt has had many such runs. If `refused`, the
+        other gateways are notified that the node's daemon refused the submission.
         """
         refusal = {"refused_by": held.node} if refused else {}
         values = {"attempt": held.attempt_id, "run_number_": held.number, "node": held.node}
@@ -469,7 +475,10 @@ class RunTable:
         )
 
     async def store_file(self, held: HeldRun, sha256: str, content: bytes, *, most_bytes: int) -> None:
-        """Store a large file until the verdict is recorded. Raises: RequestError ``too_large``."""
+        """Store a large file until the verdict is recorded.
+
+        Raises: RequestError ``too_large``, if the files of the attempt exceed `most_bytes`.
+        """
 
         def apply(connection: Connection) -> None:
             there = connection.execute(_UPLOADED_BYTES, {"attempt": held.attempt_id}).scalar_one()

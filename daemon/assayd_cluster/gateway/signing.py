@@ -79,7 +79,10 @@ class SignedFacts:
 def read_facts(
     report: Mapping[str, object], execution: Mapping[str, object] | None, cases: Sequence[Case]
 ) -> SignedFacts:
-    """Read the signed facts of a report and an execution record. Raises: RequestError ``invalid``."""
+    """Read the signed facts of a report and an execution record.
+
+    Raises: RequestError ``invalid``, if one of them is malformed.
+    """
     try:
         said = _SignedReport.model_validate(report)
         ran = _SignedExecution.model_validate(execution) if execution is not None else None
@@ -114,7 +117,10 @@ class RunAttester:
         files: Mapping[str, bytes],
         at: datetime,
     ) -> bytes:
-        """Return the signed statement of an attempt. Raises: AssaydError ``attestation.failed``."""
+        """Return the signed statement of an attempt.
+
+        Raises: AssaydError ``attestation.failed``, if the submission can't be read or the policies differ.
+        """
         concluded = ConcludedAttempt(
             attempt=attempt,
             policy_digest=facts.policy_digest,
@@ -135,7 +141,9 @@ class RunAttester:
     ) -> Sequence[tuple[str, str]]:
         """Return the texts of a submission that were checked, with their locations.
 
-        Raises: AssaydError ``attestation.failed``.
+        The result is empty if the attempt was neither validated nor failed.
+
+        Raises: AssaydError ``attestation.failed``, if the submission can't be read or the policies differ.
         """
         if attempt.verdict not in {Verdict.VALIDATED, Verdict.FAILED}:
             return ()

@@ -125,7 +125,9 @@ class RunVerdictRecorder:
     async def record_verdict(self, held: HeldRun, brought: RunVerdict) -> bool:
         """Record the verdict of a run. Return False if another run's verdict was recorded first.
 
-        Raises: RequestError ``invalid``, if the results belong to another attempt; StoreError.
+        Raises: RequestError ``invalid``, if the results are malformed or belong to another attempt;
+        ``run.foreign``, if the node no longer holds the run; StoreError, if the bundle or the verdict can't
+        be written.
         """
         attempt = held.attempt
         if attempt.state is State.FINISHED:
@@ -270,6 +272,8 @@ def _check_verdict(
 
     The facts to sign are read only if `signs` is True.
 
+    Raises: RequestError ``invalid``, if a file is missing, malformed or has another digest.
+
     The API returns the report and the execution record unchanged, so both are rewritten as one line of JSON.
     """
     theirs, ours = (
@@ -298,7 +302,10 @@ def _check_verdict(
 
 
 def _replace_timestamp(name: str, theirs: str, ours: str) -> str:
-    """Return a file name with the node's timestamp replaced by the gateway's timestamp of the attempt."""
+    """Return a file name with the node's timestamp replaced by the gateway's timestamp of the attempt.
+
+    Raises: RequestError ``invalid``, if no file of a bundle has such a name.
+    """
     kind, _, rest = name.partition("_")
     known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
     if known:
@@ -326,7 +333,10 @@ def _get_verified_content(file: BundleFile, uploaded: Mapping[str, bytes]) -> by
 
 
 def _check_report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObject:
-    """Return the report, after checking that it belongs to this attempt and matches the verdict."""
+    """Return the report, after checking that it belongs to this attempt and matches the verdict.
+
+    Raises: RequestError ``invalid``, if it doesn't.
+    """
     report = _parse_json_object(text, "report")
     said = {
         "attempt_id": attempt.id,
@@ -351,7 +361,10 @@ def _parse_json_object(text: bytes, what: str) -> JsonObject:
 
 
 def _apply_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: Clock) -> Attempt:
-    """Return the recorded attempt with the run's verdict applied. Raises: RequestError ``invalid``."""
+    """Return the recorded attempt with the run's verdict applied.
+
+    Raises: RequestError ``invalid``, if the verdict is inconsistent or belongs to another attempt.
+    """
     said = brought.attempt
     same = (said.id, said.kind, said.policy, said.input_digest)
     if same != (attempt.id, attempt.kind, attempt.policy, attempt.input_digest):
@@ -416,7 +429,10 @@ def _strip_timestamp(name: str) -> str:
 
 
 def _read_refusals(report: JsonObject) -> Sequence[str]:
-    """Return the messages of the errors that prevented a run, for kinds that record such errors."""
+    """Return the messages of the errors that prevented a run, for kinds that record such errors.
+
+    The result is empty if the submission was run.
+    """
     found = report.get("findings")
     if report.get("runtime_results") is not None or not isinstance(found, list):
         return ()
@@ -425,7 +441,12 @@ def _read_refusals(report: JsonObject) -> Sequence[str]:
 
 
 def _read_cases(report: JsonObject) -> Sequence[Case]:
-    """Return the cases in the payload that was run, for kinds that record cases."""
+    """Return the cases in the payload that was run, for kinds that record cases.
+
+    The result is empty if the report has no cases.
+
+    Raises: RequestError ``invalid``, if a case is malformed.
+    """
     results = report.get("runtime_results")
     found = results.get("cases") if isinstance(results, dict) else None
     if not isinstance(found, list):

@@ -112,7 +112,10 @@ class Gateway:
                 await self.parts.workflows.recover_unfinished({subject})
 
     def end(self, kind: WorkKind, subject: str) -> None:
-        """End work that this gateway drives, because a caller of another gateway requested this."""
+        """End work that this gateway drives, because a caller of another gateway requested this.
+
+        Do nothing for a batch.
+        """
         if kind is WorkKind.WORKFLOW:
             self.parts.workflows.end(subject)
         elif kind is not WorkKind.BATCH:

@@ -67,7 +67,7 @@ AT_ONCE_S = 0.25
 LOOK_S = 10.0
 """Seconds for which one request waits for a verdict."""
 WAITS_S = 5.0
-"""A run that has waited in the daemon for this time is reported to the gateway."""
+"""Seconds for which a run must have waited in the daemon to be reported to the gateway."""
 WAITING_STATES = frozenset({"queued", "leasing"})
 LAST_RUN = 2
 PREFIX = "assayd/"
@@ -197,7 +197,7 @@ class NodeRunner:
             return sum(since <= latest for since in self._waiting.values())
 
     def _note_state(self, attempt_id: str, state: object) -> None:
-        """Record whether the daemon has an attempt wait, according to the attempt's state."""
+        """Record whether an attempt is waiting in the daemon, according to its state."""
         with self._lock:
             if state in WAITING_STATES:
                 self._waiting.setdefault(attempt_id, self._monotonic())
@@ -207,7 +207,7 @@ class NodeRunner:
     def run(self, attempt_id: str, ticket: str, trace: TraceContext | None = None) -> None:
         """Run an attempt until its verdict, as part of the gateway's trace.
 
-        Raises: MessageRequeued, MessageForged.
+        Raises: MessageRequeued, if the node is stopping; MessageForged, if the gateway rejects the message.
         """
         ids = {"attempt_id": attempt_id, **build_trace_log_fields(trace)}
         with self._hold_attempt(attempt_id), structlog.contextvars.bound_contextvars(**ids):
@@ -234,7 +234,10 @@ class NodeRunner:
                 self._lock.notify_all()
 
     def _claim_run(self, attempt_id: str, ticket: str) -> ClaimedRun | None:
-        """Claim a run, and wait while another node holds it. Return None if no run is needed."""
+        """Claim a run, and wait while another node holds it. Return None if no run is needed.
+
+        Raises: MessageRequeued, if the node is stopping; MessageForged, if the gateway rejects the message.
+        """
         try:
             retry = retry_if_exception_type((RunHeld, GatewayUnavailable))
             return self._build_retrying("claim.failed", retry)(self._claim_once, attempt_id, ticket)
@@ -279,7 +282,10 @@ class NodeRunner:
             return _build_lost_run(f"{trouble.code}: {trouble.message}", started=True, refused=refused)
 
     def _wait_for_verdict(self, run: AssignedRun, attempt: Document) -> Document:
-        """Wait for the verdict while forwarding events, and return the verdict with its files."""
+        """Wait for the verdict while forwarding events, and return the verdict with its files.
+
+        If a first run ends with the verdict `error`, report the run as lost instead.
+        """
         if attempt["verdict"] is None:
             self._note_state(run.attempt, attempt["state"])
             with self._forwarder.forward_events(run) as forward:
@@ -319,7 +325,10 @@ class NodeRunner:
         }
 
     def _deliver_verdict(self, run: AssignedRun, verdict: Document) -> None:
-        """Send a verdict repeatedly until the gateway accepts it or no longer needs it."""
+        """Send a verdict repeatedly until the gateway accepts it or no longer needs it.
+
+        If the gateway refuses the verdict, report the run as lost.
+        """
         try:
             self._build_retrying("verdict.kept", retry_if_exception_type(GatewayUnavailable))(
                 self._send_verdict, run, verdict

@@ -143,7 +143,7 @@ class HeartbeatSender:
         """Set to request a heartbeat before it is due."""
 
     def beat(self) -> None:
-        """Send a heartbeat, and wait until the next one is due."""
+        """Send a heartbeat, and wait until the next one is due. After the last heartbeat, only wait."""
         if self.left.is_set():
             self.sooner.wait()
             return
@@ -211,7 +211,10 @@ class MinimalConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
 
 def run(settings: NodeSettings) -> int:
-    """Run the node until a signal stops it, and return the exit code. Raises: ConfigError."""
+    """Run the node until a signal stops it, and return the exit code.
+
+    Raises: ConfigError, if a setting or a secret is unusable.
+    """
     logs.configure_logging(settings.log.level, settings.log.format)
     # Running as root matters only for pickles, which aren't accepted; working on without a connection is
     # intended.

@@ -76,9 +76,9 @@ def parse_filters(query: QueryParams) -> AttemptFilters:
 
 
 def parse_since(text: str, now: datetime) -> str | None:
-    """Return a time for the API from an age (``30m``, ``24h``, ``7d``) or a date.
+    """Return a time for the API from an age (``30m``, ``24h``, ``7d``) or a date, or None if `text` is empty.
 
-    Raises: RequestError ``invalid``.
+    Raises: RequestError ``invalid``, if the text is neither.
     """
     ago = _AGO.fullmatch(text)
     if ago is None:
@@ -96,7 +96,7 @@ CHANGES = frozenset({"state", "finished"})
 
 
 async def list_attempts(request: Request) -> Response:
-    """Show a page of attempts."""
+    """Show a page of attempts or, if a filter is invalid, an empty page with the error."""
     daemon: ConsoleDaemon = request.app.state.daemon
     filters = parse_filters(request.query_params)
     refusal = None
@@ -168,7 +168,7 @@ class ResourceUse:
 
 
 def iter_resource_use(attempt: Document) -> Iterator[ResourceUse]:
-    """Yield the resource usage of an attempt's run, or nothing if the attempt didn't run."""
+    """Yield the resource usage of an attempt's run, or nothing without a run and a report."""
     run, report = attempt["execution"], attempt["report"]
     if run is None or report is None:
         return
@@ -196,7 +196,7 @@ def _build_resource_use(name: str, amount: float, limit: float, write: Callable[
 
 
 TAIL_CHARS = 16_000
-"""Maximum characters of a running attempt's output."""
+"""Number of characters to keep from the end of each output stream of a running attempt."""
 SOURCE_BYTES = 4 * 2**20
 """Bytes above which a submission is only offered as a file."""
 MOST_CASES = 200
@@ -214,7 +214,7 @@ class AttemptProgress:
     output: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
 
     def note(self, event: StreamEvent) -> None:
-        """Update the state, stages, unit and output with an event."""
+        """Update the state, stages, unit or output with an event. Other events are ignored."""
         match event.kind:
             case "state":
                 self.state = event.body["state"]
@@ -266,14 +266,17 @@ async def download_files(request: Request) -> Response:
 
 
 async def download_retry_context(request: Request) -> Response:
-    """Return the retry context as a download."""
+    """Return the retry context as a download, which is empty if there is none."""
     attempt = await request.app.state.daemon.ask(requests.attempt(request.path_params["id"]))
     context = (attempt["report"] or {}).get("retry_context") or ""
     return build_download(context.encode(), f"{attempt['id']}-retry.txt")
 
 
 async def download_source(request: Request) -> Response:
-    """Return one of the submission's source texts as a download."""
+    """Return one of the submission's source texts as a download.
+
+    Raises: HTTPException 404, if the submission has no such text.
+    """
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
     texts = list_texts((await load_submission(daemon, attempt)).get("payload") or {})

@@ -126,7 +126,10 @@ async def _load_tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
 
 
 async def download_batch_chart(request: Request) -> Response:
-    """Return one chart as a downloadable file."""
+    """Return one chart as a downloadable file.
+
+    Raises: HTTPException 404, if the chart doesn't exist or has no data.
+    """
     batch, _, summary, items = await _load_details(request)
     name = request.path_params["picture"]
     pictures = _draw_charts(batch, summary, items["items"])
@@ -180,7 +183,7 @@ class FailedItems:
 
 
 def _group_failures(items: list[Document]) -> list[FailedItems]:
-    """Return the failed items in groups with the same rules and cause, starting with the largest group."""
+    """Return the failed items in groups with the same rules and cause, largest first, at most `MOST_BARS`."""
     groups: dict[tuple[tuple[str, ...], str], list[Document]] = {}
     for item in items:
         if item["verdict"] in {"failed", "error"} and item["attempt_id"]:
@@ -206,7 +209,7 @@ async def _explain_group(daemon: ConsoleDaemon, group: FailedItems) -> FailedIte
 
 
 def _sample_evenly(items: Sequence[Document], most: int) -> Sequence[Document]:
-    """Return at most `most` items, taken from the beginning, the middle and the end."""
+    """Return at most `most` items at equal distances, or all items if there are no more."""
     step = max((len(items) - 1) / max(most - 1, 1), 1)
     return [items[round(place * step)] for place in range(min(most, len(items)))]
 
@@ -243,7 +246,10 @@ async def cancel_batch(request: Request) -> Response:
 
 
 async def resume_batch(request: Request) -> Response:
-    """Submit the missing lines of a batch, and redirect to the batch's page."""
+    """Submit the missing lines of a batch, and redirect to the batch's page.
+
+    Raises: RequestError ``invalid``, if the body isn't NDJSON or another user owns the batch.
+    """
     if request.headers.get("content-type", "") != "application/x-ndjson":
         raise RequestError("invalid", "send a batch as application/x-ndjson lines")
     daemon: ConsoleDaemon = request.app.state.daemon
@@ -266,7 +272,10 @@ async def _load_own_batch(daemon: ConsoleDaemon, name: str) -> Document:
 
 
 async def run_again(request: Request) -> Response:
-    """Submit the failed lines as a new batch, and redirect to the new batch's page."""
+    """Submit the failed lines as a new batch, and redirect to the new batch's page.
+
+    Raises: RequestError ``invalid``, if another user owns the batch.
+    """
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await _load_own_batch(daemon, request.path_params["name"])
     # A second click makes another batch: with the same name, it would continue the first one.
@@ -351,7 +360,10 @@ def _escape_formula(value: object) -> object:
 
 
 async def download_results(request: Request) -> Response:
-    """Send the results of a batch one item at a time."""
+    """Send the results of a batch one item at a time, as JUnit XML, SARIF or CSV.
+
+    Raises: HTTPException 404, for another format.
+    """
     daemon: ConsoleDaemon = request.app.state.daemon
     name, form = request.path_params["name"], request.path_params["form"]
     batch = await daemon.ask(requests.batch(name))

@@ -75,7 +75,10 @@ def _find_failure(answer: Document, following: Document | None, last: str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainPage:
-    """The chain that a page's URL specifies, and the requests to the daemon for this chain."""
+    """The chain that a page's URL specifies, and the requests for it.
+
+    `sort` is ``repairs`` or ``generations``.
+    """
 
     sort: str
     id: str
@@ -147,7 +150,7 @@ async def _load_chain_values(daemon: ConsoleDaemon, named: ChainPage) -> dict[st
 
 
 async def _load_last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document | None:
-    """Return the attempt of a finished chain's last answer, or None if the attempt was removed."""
+    """Return the attempt of a finished chain's last answer, or None if there is none or it was removed."""
     if chain["state"] != "finished" or not chain["attempts"] or not chain["attempts"][-1]["attempt_id"]:
         return None
     try:

@@ -105,7 +105,10 @@ async def _load_running_attempts(daemon: ConsoleDaemon) -> list[Document]:
 
 
 def _iter_step_latencies(seen: SampleSpan) -> Iterator[tuple[str, str, str]]:
-    """Yield the p50 and p95 of each step since the previous sample, or since startup without new data."""
+    """Yield the p50 and p95 of each step since the previous sample, or since startup without new data.
+
+    Steps without any data are skipped.
+    """
     start = SampleSpan(now=seen.now, before=type(seen.now)(taken_s=0.0), seconds=1.0)
     for step in STEPS:
         of = next(
@@ -125,7 +128,7 @@ def _iter_step_latencies(seen: SampleSpan) -> Iterator[tuple[str, str, str]]:
 
 
 def fill_missing_buckets(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
-    """Return the buckets up to a time, in order, including missing buckets without attempts."""
+    """Return the buckets of the last `long_s` seconds, in order. Buckets without attempts have no counts."""
     step_s = summary["bucket_s"]
     known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}
     last = int(until.timestamp()) // step_s * step_s
@@ -135,7 +138,10 @@ def fill_missing_buckets(summary: Document, until: datetime, long_s: int) -> lis
 
 
 def build_count_bars(counts: Document, most: int, address: str = "") -> list[ChartBar]:
-    """Return bars for the first counts except ``completed``, each linked to `address` and its name."""
+    """Return bars for the first `most` counts except ``completed``.
+
+    If `address` is set, each bar links to `address` followed by the bar's name.
+    """
     failed = [(name, number) for name, number in counts.items() if name != "completed"]
     return [
         ChartBar(name=name, number=number, shown=f"{number:,}", href=address and f"{address}{quote(name)}")
@@ -149,7 +155,7 @@ BADGES = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"
 
 
 async def has_nodes(daemon: ConsoleDaemon) -> bool:
-    """Return whether the daemon is a gateway whose nodes this user can see."""
+    """Return whether the daemon is a gateway whose nodes this user can see; False if it doesn't respond."""
     try:
         await daemon.ask(requests.nodes())
     except ClientError:  # A single-host daemon, no operator rights, or no answer yet.

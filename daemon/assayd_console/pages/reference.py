@@ -23,7 +23,7 @@ from assayd_console.rendering import build_sources, render_page
 
 PAGE = 100
 RUNS = 10
-"""Attempts shown in which an entry was applied to paths."""
+"""Number of attempts to show in which an entry was applied to paths."""
 PIPELINE_RUNS, MOST_CHARTS = 30, 12
 TIGHTENED = ("resources.", "imports.", "network.")
 """Prefixes of the values that a request can tighten."""
@@ -118,7 +118,7 @@ async def show_entry(request: Request) -> Response:
 def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
     """Return a chart for each file and table with its number of rows in each run, oldest run first.
 
-    Refused runs have no number of rows.
+    There are at most `MOST_CHARTS` charts. Refused runs have no number of rows.
     """
     counts = [{**run["inputs"], **run["outputs"], **run["tables"]} for run in runs]
     names = list(dict.fromkeys(name for each in counts for name in each))[:MOST_CHARTS]
@@ -177,7 +177,7 @@ async def review_policy(request: Request) -> Response:
 
 
 async def _run_trial(daemon: ConsoleDaemon, name: str, wanted: Document) -> Document:
-    """Return the result of a trial. Raises: RequestError, if the stream ends without a result."""
+    """Return the result of a trial. Raises: RequestError ``lost``, if the stream ends without a result."""
     last: Any = None
     async for event in daemon.events(requests.try_policy(name, **wanted)):
         last = event

@@ -66,7 +66,10 @@ async def show_submit_form(request: Request) -> Response:
 
 
 def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Document]) -> dict[str, str]:
-    """Return the form values for resubmitting an attempt. Raises: RequestError ``too_large``."""
+    """Return the form values for resubmitting an attempt.
+
+    Raises: RequestError ``too_large``, if its submission was removed or is too large.
+    """
     if not submission:
         raise RequestError(
             "too_large", f"the submission of {attempt_id} was removed, or is too large for a form"

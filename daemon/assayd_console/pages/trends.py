@@ -21,7 +21,7 @@ from assayd_console.pages.now import STEPS, build_count_bars, fill_missing_bucke
 from assayd_console.rendering import build_chart_response, render_page, took
 
 SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
-"""Periods, and the seconds per column in each."""
+"""The seconds of each period, and the seconds per column of its charts."""
 USUAL = "24h"
 WEEKS = (8, 1, 26, 53)
 """How many weeks of answers can be counted; the first is the default."""
@@ -62,7 +62,10 @@ async def show_answers(request: Request) -> Response:
 
 
 async def download_chart(request: Request) -> Response:
-    """Return one chart as a downloadable file."""
+    """Return one chart as a downloadable file.
+
+    Raises: HTTPException 404, if the chart doesn't exist or has no data.
+    """
     asked = await _parse_query(request)
     pictures, _ = await _draw_charts(request.app.state.daemon, asked)
     name = request.path_params["name"]
@@ -141,7 +144,7 @@ def _format_seconds(seconds: float) -> str:
 def _read_histogram(
     sample: MetricsSample, name: str, write: Callable[[float], str], **labels: str
 ) -> list[tuple[str, float]]:
-    """Return the number of attempts per bucket, computed from a metric's cumulative counts."""
+    """Return the number of attempts per bucket of a metric, or an empty list if it counted no attempts."""
     counts = build_sample_span(sample, None, 1.0).get_buckets(name, **labels)
     found, below = [], 0.0
     for end, number in sorted(counts.items()):

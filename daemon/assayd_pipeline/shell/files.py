@@ -71,7 +71,10 @@ def list_written_prefixes(script: ParsedScript) -> tuple[str, ...]:
 
 
 def check_files(script: ParsedScript, files: WorkFiles) -> None:
-    """Add a finding for each literal path that doesn't exist when the script uses the path."""
+    """Add a finding for each literal path that doesn't exist when the script uses the path.
+
+    Do nothing if the current folder is uncertain, or if the script has too many paths.
+    """
     folders = _CurrentFolders(script)
     if not folders.certain or len(script.paths) > _MOST_PATHS:
         return
@@ -178,7 +181,10 @@ def _normalize_path(path: str, folder: str) -> str:
 
 
 class _CurrentFolders:
-    """The current folder at each position of a script, if all `cd` calls are literal and at top level."""
+    """The current folder at each position of a script.
+
+    `certain` is False if a `cd` call isn't literal or isn't at top level.
+    """
 
     def __init__(self, script: ParsedScript) -> None:
         self.certain = True
@@ -196,7 +202,7 @@ class _CurrentFolders:
             self._changes.append((call.word.start, folder))
 
     def at(self, offset: int) -> str:
-        """Return the folder at a position, relative to the sandbox directory."""
+        """Return the folder at a position, relative to the sandbox directory; empty before the first `cd`."""
         before = [folder for start, folder in self._changes if start < offset]
         return before[-1] if before else ""
 

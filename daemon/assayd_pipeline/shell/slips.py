@@ -32,7 +32,7 @@ _ARGUMENT = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\$\([^()]*\)|[^,"'])+)\s*(?:,|
 
 
 def closed(text: str, line: int, closer: str) -> Iterator[str]:
-    """Yield versions of the script in which the construct that a line opens is closed."""
+    """Yield versions of the script in which a quote, a here-document, or the block of a line is closed."""
     if closer == "quote":
         yield from close_quotes(text, '"')
     elif closer == "heredoc":
@@ -59,7 +59,10 @@ def _insert_closer(text: str, line: int, closer: str) -> Iterator[str]:
 
 
 def explain_foreign_call(text: str, line: int, seen: re.Match[str], found: Finding) -> Finding | None:
-    """Return the finding for a call or definition in the syntax of another language, or None."""
+    """Return the finding for a call or definition in the syntax of another language.
+
+    It has an edit only if the corrected script is valid bash.
+    """
     indent, name, inside, opens = seen.groups()
     lines = text.split("\n")
     if opens:
@@ -190,7 +193,10 @@ def _find_matches(text: str, slip: ScriptMistake) -> Iterator[LinterComment]:
 
 
 def add_mistake_findings(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings about a valid script, together with the mistakes that ShellCheck reports."""
+    """Return the findings about a valid script, with ShellCheck's findings in place of those they explain.
+
+    ShellCheck runs only if there is an error, or the script contains a suspicious form.
+    """
     suspicious = _PASSING_FORMS.search(text) is not None or _overwrites_input(text)
     if not suspicious and not any(one.is_error for one in findings):
         return tuple(findings)

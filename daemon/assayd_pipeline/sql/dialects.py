@@ -86,7 +86,10 @@ def mask_literals(statement: str) -> str:
 
 
 def explain_rejected(statement: str, tables: StatementPreparer | None) -> ExplainedConstruct | None:
-    """Explain a statement that SQLite rejects, with a rewrite if SQLite can prepare one, or return None."""
+    """Explain a statement that SQLite rejects, or return None if no explanation is known.
+
+    The explanation contains a rewritten statement if SQLite can prepare it.
+    """
     if len(statement) > MOST_CHARS:
         return None
     first, text = _apply_table(statement)
@@ -135,7 +138,8 @@ def _try_rewrite(statement: str, text: str, tables: StatementPreparer | None) ->
 def _apply_table(statement: str) -> tuple[ExplainedConstruct | None, str]:
     """Apply all entries that match, and return the explanation of the statement and the new text.
 
-    The explanation names the first construct in the statement, and the replacement for each construct.
+    The explanation names the first construct in the statement, and the replacement for each construct. It is
+    None if no entry matches.
     """
     found: list[ExplainedConstruct] = []
     text = statement

@@ -126,7 +126,7 @@ def _is_column_type(following: Sequence[SqlToken]) -> bool:
 
 
 def describe_replacement(name: str) -> str:
-    """Return a hint with the replacement for a function that accesses data outside the database."""
+    """Return a hint to replace a function that accesses data outside the database, or to remove it."""
     found = SHELL_FUNCTIONS.get(name.lower())
     return f"It exists only in the sqlite3 shell. Write instead: {found}." if found else "Remove it."
 
@@ -272,14 +272,17 @@ def _add_repair(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
 
 
 def _place_at_edit(text: SqlText, found: Finding, edit: Edit) -> Finding:
-    """Move a finding to the line of the missing sign, which can be far before the reported position."""
+    """Add an edit to a finding, and move the finding to the edited line, which can be far before its line."""
     shown = get_snippet(text.content, edit.start_line)
     column = len(text.content.split("\n")[edit.start_line - 1]) + 1
     return replace(found, line=edit.start_line, column=column, snippet=shown, edit=edit)
 
 
 def _place_at_string(text: SqlText, found: Finding, quote: str) -> Finding:
-    """Move a finding to the first string that spans several lines, because a quote may be missing there."""
+    """Move a finding to the first string that spans several lines, because a quote may be missing there.
+
+    Return the finding unchanged if no such string begins on another line.
+    """
     ends = find_open_string_lines(text.content, quote)
     line, column = text.place(ends[0]) if ends else (found.line, found.column)
     if line is None or line == found.line:
@@ -350,7 +353,10 @@ def _parse_failure_finding(
 
 
 def _check_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
-    """Yield the faults of a statement's words and then of its tree. Raises: UnparsableStatement."""
+    """Yield the faults of a statement's words and then of its tree.
+
+    Raises: UnparsableStatement, if the statement can't be parsed.
+    """
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
         statement = replace(statement, tokens=statement.tokens[place:])
@@ -430,7 +436,7 @@ def _find_value_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[t
 
 
 def _find_misspelt_object(statement: SqlStatement) -> tree.UnparsableStatement | None:
-    """Return the fault for an invalid second word, as in ``ALTER TALBE``."""
+    """Return the fault for a misspelled second word, as in ``ALTER TALBE``, or None for other words."""
     words = _MADE_OR_CHANGED.get(statement.verb)
     if words is None or len(statement.tokens) < 2 or statement.tokens[1].is_any_of(*words, "OR"):
         return None

@@ -131,7 +131,7 @@ def _build_explanation(
 
 
 def _explain_name(statement: str, complaint: str, tables: StatementPreparer) -> ExplainedConstruct | None:
-    """Explain a name that SQLite doesn't know or that is ambiguous."""
+    """Explain a name that is unknown to SQLite or ambiguous, or return None if no explanation is known."""
     if (twice := _AMBIGUOUS.search(complaint)) is not None:
         return _qualify_column(statement, twice[1], tables)
     missing = _MISSING.search(complaint)
@@ -173,7 +173,10 @@ def _explain_name(statement: str, complaint: str, tables: StatementPreparer) -> 
 def _correct_prefix(
     statement: str, table: str, name: str, tables: StatementPreparer
 ) -> ExplainedConstruct | None:
-    """Replace a table's name before a column by the alias that the statement defines."""
+    """Replace a table's name before a column by the alias that the statement defines.
+
+    Return None if no replacement makes the statement valid.
+    """
     for found in _SOURCE.finditer(statement):
         alias = found[2] or found[1]
         new = re.sub(rf"(?<![\w.]){re.escape(table)}\.", f"{alias}.", statement)
@@ -195,7 +198,7 @@ def _correct_prefix(
 def _explain_value_count(
     statement: str, complaint: str, tables: StatementPreparer
 ) -> ExplainedConstruct | None:
-    """Explain an `INSERT` in which the number of values differs from the number of columns."""
+    """Explain an `INSERT` whose numbers of values and columns differ, or return None for other errors."""
     found = _COUNTS.search(complaint)
     into = _INTO.search(statement)
     if found is None or into is None:
@@ -227,7 +230,7 @@ _INTO = re.compile(
 
 
 def _explain_unknown(statement: str, complaint: str, tables: StatementPreparer) -> ExplainedConstruct | None:
-    """Explain a name that has no similar names, or a function with the wrong arguments."""
+    """Explain a name without similar names, or wrong arguments of a function; otherwise return None."""
     missing = _MISSING.search(complaint) or _NO_COLUMN.search(complaint)
     arguments = _ARGUMENTS.search(complaint)
     if arguments is not None:
@@ -302,7 +305,10 @@ _USAGE = {
 def _explain_window_filter(
     statement: str, alias: str, tables: StatementPreparer
 ) -> ExplainedConstruct | None:
-    """Explain a `WHERE` on a window function, which must be outside the `SELECT` with the function."""
+    """Explain a `WHERE` on a window function, which must be outside the `SELECT` with the function.
+
+    Return None if the statement has another form.
+    """
     found = _FILTERED.match(statement)
     if found is None:
         return None
@@ -323,7 +329,10 @@ _FILTERED = re.compile(r"(?is)^(SELECT\b.*?\bFROM\b.*?)\s+WHERE\s+(.*?)(\s+ORDER
 
 
 def _qualify_column(statement: str, name: str, tables: StatementPreparer) -> ExplainedConstruct | None:
-    """Add the name of the first table to a column that exists in several tables."""
+    """Add the name of the first table to a column that exists in several tables.
+
+    Return None if no table or column is found in the statement.
+    """
     sources = [found[2] or found[1] for found in _SOURCE.finditer(statement)]
     place = re.search(rf"(?<![\w.]){re.escape(name)}\b", statement)
     if not sources or place is None:

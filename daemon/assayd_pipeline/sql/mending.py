@@ -1,7 +1,5 @@
 """Finds the small change that corrects SQL with a syntax error, such as a missing quote or parenthesis.
 
-Finds the edit for SQL with a syntax error, if a single small change corrects the error.
-
     SELECT a, b, FROM t                       sql.syntax    edit: SELECT a, b FROM t
     CREATE TABLE … (a INT, b INT,)            sql.syntax    edit: … (a INT, b INT)
     INTEGER PRIMARY KEY AUTO_INCREMENT        sql.syntax    edit: … AUTOINCREMENT
@@ -51,7 +49,7 @@ _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 
 
 def find_syntax_edit(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
-    """Return the edit for SQL that can't be parsed, or None if several edits would work."""
+    """Return the edit for SQL that can't be parsed, or None unless exactly one edit works."""
     inside = extract_fenced_text(content)
     if inside is not None:
         return build_edit(content, inside) if reads(inside) else None
@@ -76,7 +74,7 @@ def find_respelled_word(content: str, edit: Edit) -> str | None:
 
 
 def find_stray_token(statement: SqlStatement) -> UnparsableStatement | None:
-    """Return the error for a token that SQLite rejects: a final comma, or a word of another database."""
+    """Return the error for a final comma or a word of another database, or None if there is neither."""
     for before, token, after in zip(
         statement.tokens, statement.tokens[1:], (*statement.tokens[2:], None), strict=False
     ):
@@ -95,7 +93,7 @@ def _build_syntax_error(
 
 
 def build_replace_token_edit(content: str, token: SqlToken, new: str) -> Edit | None:
-    """Return the edit that replaces a token with another text."""
+    """Return the edit that replaces a token with another text, or None if nothing changes."""
     return build_edit(content, content[: token.start] + new + content[token.end :])
 
 
@@ -121,7 +119,7 @@ def is_misspelling(word: str, keyword: str) -> bool:
 
 
 def find_parenthesis_edit(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
-    """Return the edit that closes a parenthesis at the end of a line, if this works for only one line."""
+    """Return the edit that closes a parenthesis at the end of a line, or None unless exactly one works."""
     opened = find_unclosed_parenthesis(statement)
     if opened is None:
         return None
@@ -146,13 +144,19 @@ def find_unclosed_parenthesis(statement: SqlStatement) -> SqlToken | None:
 
 
 def find_quote_edit(content: str, quote: str, reads: Reads) -> Edit | None:
-    """Return the edit that closes a string at the end of its first line."""
+    """Return the edit that closes a string at the end of its first line.
+
+    Return None for a single line, or unless exactly one edit works.
+    """
     places = [(content, place, quote) for place in find_open_string_lines(content, quote)[:_MOST_LINES_TRIED]]
     return _find_only_insertion(places, reads) if "\n" in content.rstrip() else None
 
 
 def find_doubled_quote_edit(content: str, reads: Reads) -> Edit | None:
-    """Return the edit that doubles a quote between two letters within a string: ``'O''Neil'``."""
+    """Return the edit that doubles a quote between two letters within a string: ``'O''Neil'``.
+
+    Return None unless exactly one such edit works.
+    """
     places = [found.start() for found in _BETWEEN_LETTERS.finditer(content)]
     return _find_only_insertion([(content, place, "'") for place in places[:_MOST_LINES_TRIED]], reads)
 

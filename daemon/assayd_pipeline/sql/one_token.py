@@ -79,7 +79,7 @@ class TokenChange:
 
 
 def find_single_change(statement: str, tables: StatementPreparer) -> TokenChange | None:
-    """Return the most likely single change that lets SQLite prepare a statement, or None."""
+    """Return the most likely single change that lets SQLite prepare a statement, or None if none is found."""
     complaint = tables.find_error(statement)
     named = _NEAR.search(complaint or "")
     try:

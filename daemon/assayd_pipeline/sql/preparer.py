@@ -1,14 +1,7 @@
 """The interfaces that prepare statements with a submission's tables, and describe a database's tables.
 
-Defines the interface that prepares statements with a submission's tables.
-
-Checks never open a database. An analysis worker installs a function that does so; without this function, no
-statement can be prepared, and no rewrite is offered.
-
-Defines the interface to the reader of database files, which takes bytes and describes the tables.
-
-Kinds never open an untrusted database. The analysis worker installs a function that does so, once per
-process.
+Checks and kinds never open a database. An analysis worker installs functions that do so, once per process.
+Without these functions, no statement can be prepared, no rewrite is offered, and no table is described.
 """
 
 from __future__ import annotations
@@ -60,7 +53,7 @@ def open_preparer(tables: TableSources) -> StatementPreparer | None:
 
 
 CatalogReader = Callable[[bytes, int], str]
-"""Receives the file, and the number of rows per table to show."""
+"""A function that describes the tables of a database file, with at most this number of rows per table."""
 
 _installed_catalog: list[CatalogReader] = []
 

@@ -191,7 +191,7 @@ def _apply_level(finding: Finding, policy: SqlPolicy) -> Finding | None:
 
 
 def suggest_similar_names(message: str, names: Mapping[str, Sequence[str]]) -> str | None:
-    """Return advice about an unknown name, or None.
+    """Return advice about an unknown name, or None if the message isn't about one or no names are known.
 
     Args:
         message: SQLite's error message.

@@ -176,7 +176,7 @@ class _RewrittenStatement:
 
 
 def count_tokens(statements: Sequence[SqlStatement]) -> int:
-    """Return the number of tokens to parse, without rows that contain only literals."""
+    """Return the number of tokens to parse, without similar rows of literals, or 0 below the limit."""
     if sum(len(statement.tokens) for statement in statements) <= MAX_TOKENS:
         return 0
     return sum(
@@ -187,7 +187,7 @@ def count_tokens(statements: Sequence[SqlStatement]) -> int:
 def parse_statement(statement: SqlStatement) -> exp.Expr:
     """Return the tree of a statement that begins with one of `VERBS`.
 
-    Raises: UnparsableStatement.
+    Raises: UnparsableStatement, if the statement is invalid, nested too deeply or unsupported.
     """
     _check_depth(statement)
     root = _parse_either(statement)
@@ -206,7 +206,10 @@ def parse_statement(statement: SqlStatement) -> exp.Expr:
 
 
 def _parse_either(statement: SqlStatement) -> exp.Expr:
-    """Parse a statement. If this fails, replace commas in `FROM` with `JOIN`: ``FROM a, b ON …``."""
+    """Parse a statement. If this fails, replace commas in `FROM` with `JOIN`: ``FROM a, b ON …``.
+
+    Raises: UnparsableStatement, if neither form can be parsed.
+    """
     try:
         return _parse_with_sqlglot(_rewrite_statement(statement))
     except UnparsableStatement as problem:
@@ -241,7 +244,10 @@ def replace_commas_by_join(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]
 
 
 def _parse_query(statement: SqlStatement) -> None:
-    """Parse the query in a `CREATE … AS` separately to locate faults. Raises: UnparsableStatement."""
+    """Parse the query in a `CREATE … AS`, if any, separately to locate faults.
+
+    Raises: UnparsableStatement, if the query can't be parsed.
+    """
     tokens = statement.tokens
     for place, (token, following) in enumerate(pairwise(tokens)):
         if token.is_any_of("AS") and following.is_any_of("SELECT", "WITH", "VALUES"):

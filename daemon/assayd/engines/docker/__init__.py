@@ -1,7 +1,7 @@
 """The Docker engine. Only this package imports the `docker` SDK.
 
-`document` describes and compares containers, `calls` runs the blocking SDK in threads and translates its
-exceptions, `host` checks the engine, and `engine` combines these parts.
+`document` describes and compares containers, `images` manages images, `calls` runs the blocking SDK in
+threads and translates its exceptions, and `engine` checks the engine and combines these parts.
 """
 
 from assayd.engines.docker.engine import DockerEngine

@@ -60,67 +60,67 @@ class DockerApi(Protocol):
     post: Callable[..., object]
 
     def info(self) -> Document:
-        """GET /info."""
+        """Return the response of ``GET /info``."""
         ...
 
     def version(self) -> Document:
-        """GET /version."""
+        """Return the response of ``GET /version``."""
         ...
 
     def create_container_from_config(self, config: Document, name: str | None = None) -> Document:
-        """POST /containers/create."""
+        """Create a container with ``POST /containers/create``, and return the response."""
         ...
 
     def inspect_container(self, container: str) -> Document:
-        """GET /containers/{id}/json."""
+        """Return the response of ``GET /containers/{id}/json``."""
         ...
 
     def containers(self, *, all: bool, filters: Mapping[str, str]) -> list[Document]:  # noqa: A002
-        """GET /containers/json."""
+        """Return the response of ``GET /containers/json``; with `all`, include stopped containers."""
         ...
 
     def attach_socket(self, container: str, params: Mapping[str, int]) -> AttachedSocket:
-        """POST /containers/{id}/attach."""
+        """Attach to a container's streams with ``POST /containers/{id}/attach``."""
         ...
 
     def start(self, container: str) -> None:
-        """POST /containers/{id}/start."""
+        """Start a container with ``POST /containers/{id}/start``."""
         ...
 
     def kill(self, container: str) -> None:
-        """POST /containers/{id}/kill."""
+        """Kill a container with ``POST /containers/{id}/kill``."""
         ...
 
     def remove_container(self, container: str, *, v: bool, force: bool) -> None:
-        """DELETE /containers/{id}."""
+        """Remove a container with ``DELETE /containers/{id}``; with `v`, remove its volumes too."""
         ...
 
     def wait(self, container: str, timeout: float, condition: str) -> Document:
-        """POST /containers/{id}/wait."""
+        """Wait for a container with ``POST /containers/{id}/wait``, for at most `timeout` seconds."""
         ...
 
     def get_archive(self, container: str, path: str) -> tuple[Iterator[bytes], Document]:
-        """GET /containers/{id}/archive."""
+        """Return a path as a tar stream, and its metadata (``GET /containers/{id}/archive``)."""
         ...
 
     def inspect_image(self, image: str) -> Document:
-        """GET /images/{name}/json."""
+        """Return the response of ``GET /images/{name}/json``."""
         ...
 
     def load_image(self, data: IO[bytes]) -> Iterator[Document]:
-        """POST /images/load."""
+        """Load an image archive with ``POST /images/load``, and yield progress messages."""
         ...
 
     def images(self, *, filters: Mapping[str, str]) -> list[Document]:
-        """GET /images/json."""
+        """Return the response of ``GET /images/json``."""
         ...
 
     def get_image(self, image: str) -> Iterator[bytes]:
-        """GET /images/{name}/get."""
+        """Return an image as a tar stream (``GET /images/{name}/get``)."""
         ...
 
     def remove_image(self, image: str) -> object:
-        """DELETE /images/{name}."""
+        """Remove an image with ``DELETE /images/{name}``."""
         ...
 
     def get_adapter(self, url: str) -> Closable:
@@ -205,7 +205,7 @@ class AttachedStream:
 
     @classmethod
     async def open(cls, connection: socket.socket, release: Callable[[], None]) -> AttachedStream:
-        """Take over an attached socket and connect it to the running event loop."""
+        """Return a stream that owns an attached socket, connected to the running event loop."""
         connection.setblocking(False)
         unix = connection.family == socket.AF_UNIX
         connect = asyncio.open_unix_connection if unix else asyncio.open_connection
@@ -216,6 +216,9 @@ class AttachedStream:
         """Return the next bytes of standard output.
 
         The result is empty at the end of the output and after `close`.
+
+        Raises: EngineError ``engine.stream_broken``, if the connection fails; ``engine.stream_invalid``, if
+        the data is malformed.
         """
         output = b""
         while not output:
@@ -229,7 +232,10 @@ class AttachedStream:
         return output
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to standard input. Wait while its buffer is full."""
+        """Send bytes to standard input. Wait while its buffer is full.
+
+        Raises: EngineError ``engine.stream_broken``, if the connection fails or is closed.
+        """
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -240,7 +246,7 @@ class AttachedStream:
 
     @property
     def diagnostics(self) -> bytes:
-        """Return the last bytes of standard error."""
+        """Return at most the last 8 KiB of standard error."""
         return self._demultiplexer.diagnostics
 
     async def close(self) -> None:
@@ -310,7 +316,7 @@ class DockerCallRunner:
         Args:
             act: a function that makes the blocking calls.
             timeout_s: a different timeout, for calls that transfer whole images.
-            discard: a function that releases the result if the caller was cancelled.
+            discard: a function that releases the result if the call timed out or the caller was cancelled.
 
         Raises:
             EngineError: ``engine.timeout``, ``engine.closed``, or a code of `to_engine_error`.
@@ -330,7 +336,10 @@ class DockerCallRunner:
             raise
 
     def close(self) -> None:
-        """Reject further calls. Calls in progress end at the latest by their timeouts."""
+        """Reject further calls, cancel waiting ones and close the connections.
+
+        Calls in progress end by their timeouts at the latest.
+        """
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()
@@ -368,7 +377,7 @@ class DockerCallRunner:
 
 
 def to_engine_error(problem: Exception) -> EngineError:
-    """Translate an exception of the SDK or of its libraries.
+    """Return the EngineError for an exception of the SDK or of its libraries.
 
     Codes: ``image.missing``, ``container.missing``, ``engine.conflict``, ``engine.refused`` (other 4xx),
     ``engine.failed`` (5xx and unknown errors), ``engine.timeout``, ``engine.unreachable``.

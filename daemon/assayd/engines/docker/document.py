@@ -60,6 +60,8 @@ def find_creation_differences(
 ) -> list[str]:
     """Return the differences between an inspected, unstarted container and the creation document.
 
+    The differences are messages; the list is empty if there are none.
+
     Both a missing requested key and a setting that wasn't requested are reported as differences.
     """
     process = {**_build_process_section(spec), **_build_inherited_section(spec, image)}
@@ -209,7 +211,7 @@ def _compare(path: str, got: object, want: object) -> Iterator[str]:
 
 
 def _is_unset(value: object) -> bool:
-    """Return whether a value sets nothing. ``[0, 0]`` for ``ConsoleSize`` is also empty."""
+    """Return whether a value is empty, or a list of empty values such as ``[0, 0]`` for ``ConsoleSize``."""
     return not value or (isinstance(value, list) and not any(value))
 
 

@@ -60,7 +60,7 @@ class _Attachment:
 
 @dataclass(frozen=True, slots=True)
 class _CreatedContainer:
-    """A created container with its owner, so that it can be removed if the caller was cancelled."""
+    """A created container and the client that can remove it, for callers that were cancelled."""
 
     client: DockerApi
     engine_id: str
@@ -93,7 +93,10 @@ class DockerEngine:
         self._image_settings: dict[str, ImageSettings] = {}
 
     async def info(self) -> EngineInfo:
-        """Return the engine's name, version and enforceable limits."""
+        """Return the engine's name, versions and a warning for each limit that it can't enforce.
+
+        Raises: EngineError ``engine.unsupported``, if the engine is Podman.
+        """
         info, version = await self._calls(lambda client: (client.info(), client.version()))
         reject_unsupported_engine(version)
         self._host = read_host(info)
@@ -111,7 +114,7 @@ class DockerEngine:
         )
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
-        """Create a container named by its ULID, without starting it."""
+        """Create a container named after its ULID without starting it, and return its reference."""
         ulid = spec.labels[LABEL_CONTAINER]
         wanted = document.build_creation_document(spec, await self._get_host())
         create = partial(_create, wanted=wanted, name=f"assayd-{ulid}")
@@ -119,7 +122,10 @@ class DockerEngine:
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare the created container with its spec. Raises: EngineError ``engine.mismatch``."""
+        """Compare the created container with its spec.
+
+        Raises: EngineError ``engine.mismatch``, if they differ.
+        """
         image = await self._get_image_settings(spec.image_digest)
         inspected = await self._inspect(ref)
         found = document.find_creation_differences(inspected, spec, await self._get_host(), image)
@@ -128,7 +134,10 @@ class DockerEngine:
             raise EngineError("engine.mismatch", message)
 
     async def start(self, ref: ContainerRef) -> AttachedStream:
-        """Attach to the container, then start it, so that no output of the runner is lost."""
+        """Attach to the container, then start it, so that no output of the runner is lost.
+
+        Return the stream.
+        """
         attachment = await self._calls(
             partial(_attach_and_start, engine_id=ref.engine_id), discard=_Attachment.drop
         )
@@ -141,12 +150,19 @@ class DockerEngine:
         return stream
 
     async def kill(self, ref: ContainerRef) -> None:
-        """Kill the container now, after closing its stream."""
+        """Close the container's stream, then kill the container.
+
+        Do nothing if it has stopped or no longer exists.
+        """
         await self._close_stream(ref)
         await self._calls(partial(_kill, engine_id=ref.engine_id))
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Remove the container, running or stopped, and verify that it no longer exists."""
+        """Remove the container, running or stopped, and verify that it no longer exists.
+
+        Do nothing if it doesn't exist; if another client is removing it, wait up to 15 seconds for the
+        removal.
+        """
         await self._close_stream(ref)
         await self._calls(partial(_remove, engine_id=ref.engine_id))
 
@@ -178,12 +194,16 @@ class DockerEngine:
         ]
 
     async def image(self, name: str) -> ImageFacts:
-        """Return an image by name or digest. Raises: EngineError ``image.missing``."""
+        """Return an image by name or digest. Raises: EngineError ``image.missing``, if it doesn't exist."""
         inspected = await self._calls(lambda client: client.inspect_image(name))
         return images.parse_image_facts(name, inspected)
 
     async def load_image(self, archive: Path) -> ImageFacts:
-        """Load an image archive in the format of `imaging`."""
+        """Load an image archive in the format of `imaging`, and return the image.
+
+        Raises: EngineError ``image.archive_missing``, if the archive doesn't exist;
+        ``image.archive_refused``, if the engine can't load it.
+        """
         load = partial(images.load_image, archive=archive)
         return await self.image(await self._calls(load, timeout_s=_TRANSFER_TIMEOUT_S))
 
@@ -192,7 +212,10 @@ class DockerEngine:
         return await self._calls(images.list_images)
 
     async def remove_image(self, name: str) -> None:
-        """Remove an image name. The engine deletes an image without names, unless a container uses it."""
+        """Remove an image name, if it exists. The engine deletes the image with its last name.
+
+        Raises: EngineError ``image.in_use``, if a container uses the image.
+        """
         await self._calls(partial(images.remove_image, name=name))
 
     async def save_image(self, name: str, target: Path) -> None:
@@ -200,7 +223,10 @@ class DockerEngine:
         await self._calls(partial(images.save_image, name=name, target=target), timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
-        """Return a regular file of an image."""
+        """Return the content of a regular file of an image.
+
+        Raises: EngineError ``image.file_missing``, if no such file exists or it is larger than `most_bytes`.
+        """
         read = partial(images.read_image_file, name=name, path=path, most_bytes=most_bytes)
         return await self._calls(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
@@ -283,7 +309,7 @@ _NEEDS = {
 
 
 def parse_engine_info(info: Document, version: Document) -> EngineInfo:
-    """Parse the responses of ``/info`` and ``/version``."""
+    """Return the engine's description and warnings from the responses of ``/info`` and ``/version``."""
     components = dict(_iter_components(version))
     runtime = read_host(info).runtime
     return EngineInfo(
@@ -297,7 +323,7 @@ def parse_engine_info(info: Document, version: Document) -> EngineInfo:
 
 
 def read_host(info: Document) -> EngineHost:
-    """Return the facts about the host on which a container's document depends."""
+    """Return the host's facts on which a container's document depends. The default runtime is ``runc``."""
     runtime = info.get("DefaultRuntime")
     return EngineHost(
         runtime=runtime if isinstance(runtime, str) and runtime else "runc",
@@ -308,7 +334,7 @@ def read_host(info: Document) -> EngineHost:
 def reject_unsupported_engine(version: Document) -> None:
     """Reject an engine that serves the Docker API but ignores the requested isolation.
 
-    Raises: EngineError ``engine.unsupported``.
+    Raises: EngineError ``engine.unsupported``, if the engine is Podman.
     """
     podman = dict(_iter_components(version)).get("Podman Engine")
     if podman is not None:
@@ -317,7 +343,7 @@ def reject_unsupported_engine(version: Document) -> None:
 
 
 def find_missing_limits(info: Document) -> tuple[str, ...]:
-    """Return the required limits that this host can't enforce."""
+    """Return a message for each required limit, including seccomp, that this host can't enforce."""
     missing = [text for key, text in _NEEDS.items() if info.get(key) is not True]
     options = info.get("SecurityOptions")
     if not any(

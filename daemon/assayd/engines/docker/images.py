@@ -47,7 +47,8 @@ def parse_image_settings(inspected: Document) -> ImageSettings:
 def load_image(client: DockerApi, *, archive: Path) -> str:
     """Load an archive into the engine, and return the name that the engine gives the image.
 
-    Raises: EngineError ``image.archive_refused``, if the engine reports no image.
+    Raises: EngineError ``image.archive_missing``, if the archive doesn't exist; ``image.archive_refused``, if
+    the engine reports no image.
     """
     if not archive.is_file():
         raise EngineError(
@@ -63,7 +64,7 @@ def load_image(client: DockerApi, *, archive: Path) -> str:
 
 
 def list_images(client: DockerApi) -> list[ListedImage]:
-    """Return this project's images by name, without shared sizes."""
+    """Return this project's images, sorted by name. Their shared sizes and load times are None."""
     rows = client.images(filters={"reference": "assayd/*"})
     named = [(tag, row) for row in rows for tag in cast("list[str]", row.get("RepoTags") or [])]
     return [
@@ -87,7 +88,7 @@ def save_image(client: DockerApi, *, name: str, target: Path) -> None:
 def remove_image(client: DockerApi, *, name: str) -> None:
     """Remove an image name. Do nothing if it doesn't exist.
 
-    Raises: EngineError ``image.in_use``.
+    Raises: EngineError ``image.in_use``, if a container uses the image.
     """
     try:
         with suppress(NotFound):
@@ -102,7 +103,8 @@ def remove_image(client: DockerApi, *, name: str) -> None:
 def read_image_file(client: DockerApi, *, name: str, path: str, most_bytes: int) -> bytes:
     """Return a regular file of an image, copied from a container that never runs.
 
-    Raises: EngineError ``image.file_missing``.
+    Raises: EngineError ``image.file_missing``, if the path doesn't exist, isn't a regular file, or is larger
+    than `most_bytes`.
     """
     wanted = {"Image": name, "HostConfig": {"NetworkMode": "none"}}
     container = str(client.create_container_from_config(wanted)["Id"])

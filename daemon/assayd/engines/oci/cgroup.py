@@ -37,7 +37,7 @@ CONTROLLERS = ("memory", "pids", "cpu")
 DAEMON_GROUP = "assayd-daemon"
 """The group for the daemon itself on version 2, because a group with members can't delegate controllers."""
 _SHARES = 1024
-"""The value of version 1 for a weight of 100."""
+"""The value of ``cpu.shares`` on version 1 that corresponds to a weight of 100."""
 _KILL_FOR_S = 10.0
 _AGAIN_S = 0.002
 _MOVES = 100
@@ -72,7 +72,7 @@ class ControlGroup:
     def make(self, limits: Mapping[str, int]) -> None:
         """Create the group with its limits. If this fails, remove all of its parts.
 
-        Raises: EngineError ``engine.cgroup``.
+        Raises: EngineError ``engine.cgroup``, if the kernel rejects a step.
         """
         with _translate_errors("make a control group"):
             try:
@@ -95,7 +95,10 @@ class ControlGroup:
             _write_control(f"{self._controller_folder('pids')}/pids.max", str(pids))
 
     def set_cpu_weight(self, weight: int) -> None:
-        """Set the CPU weight, on a scale of 100. Do nothing if the group doesn't exist."""
+        """Set the CPU weight, on a scale of 100. Do nothing if the group doesn't exist.
+
+        Raises: EngineError ``engine.cgroup``, if the kernel rejects the weight.
+        """
         with _translate_errors("set a weight"), suppress(FileNotFoundError):
             _write_control(*self._build_weight_setting(weight))
 
@@ -123,7 +126,10 @@ class ControlGroup:
 
     @property
     def is_visible(self) -> bool:
-        """Return whether the group's parent folders are visible. Otherwise, its processes are unknown."""
+        """Return whether the group's parent folders are visible.
+
+        If they aren't, its processes can't be listed.
+        """
         return all(Path(folder).parent.is_dir() for folder in self.folders.values())
 
     def pids(self) -> list[int]:
@@ -139,12 +145,12 @@ class ControlGroup:
         return sorted(found)
 
     def oom_kills(self) -> int:
-        """Return the number of the group's processes that the kernel killed for lack of memory."""
+        """Return the number of the group's out-of-memory kills, or 0 if the counter can't be read."""
         path, key = ("memory.oom_control", "oom_kill") if self.version == 1 else ("memory.events", "oom_kill")
         return _read_field(f"{self._controller_folder('memory')}/{path}", key)
 
     def pids_refused(self) -> int:
-        """Return the number of processes that the kernel refused to create because of the limit."""
+        """Return the number of forks that the limit prevented, or 0 if the counter can't be read."""
         return _read_field(f"{self._controller_folder('pids')}/pids.events", "max")
 
     def peak_memory_bytes(self) -> int:
@@ -158,7 +164,7 @@ class ControlGroup:
     def kill(self) -> None:
         """Kill all processes of the group and wait until none remains.
 
-        Raises: EngineError ``engine.cgroup_busy``, if a process remains.
+        Raises: EngineError ``engine.cgroup_busy``, if a process remains after 10 seconds.
         """
         until = time.monotonic() + _KILL_FOR_S
         while pids := self.pids():
@@ -169,9 +175,9 @@ class ControlGroup:
                 self._kill_member(pid)
 
     def remove(self) -> None:
-        """Remove the group once its processes have exited, and verify that the group no longer exists.
+        """Remove the group, and kill any process that is still in it. Do nothing if the group doesn't exist.
 
-        Raises: EngineError ``engine.cgroup_busy``.
+        Raises: EngineError ``engine.cgroup_busy``, if the group can't be removed within 10 seconds.
         """
         until = time.monotonic() + _KILL_FOR_S
         for folder in (*self.folders.values(), *self.others):
@@ -243,7 +249,7 @@ def find_hierarchy(own: str, root: Path = ROOT) -> CgroupHierarchy:
         own: the daemon's entry, the content of ``/proc/self/cgroup``.
         root: the mount point of control groups.
 
-    Raises: EngineError ``engine.cgroup``, with the name of the missing controller.
+    Raises: EngineError ``engine.cgroup``, if a controller is missing or can't be delegated.
     """
     paths = dict(_parse_own_paths(own))
     if (root / "cgroup.controllers").exists():
@@ -266,7 +272,7 @@ def find_hierarchy(own: str, root: Path = ROOT) -> CgroupHierarchy:
 
 
 def _parse_own_paths(text: str) -> Iterator[tuple[str, str]]:
-    """Parse ``/proc/PID/cgroup``: one line per hierarchy. The line of version 2 names no controller."""
+    """Yield the controller ("" on version 2) and path of each hierarchy in ``/proc/PID/cgroup``."""
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
         for name in controllers.split(","):
@@ -274,7 +280,10 @@ def _parse_own_paths(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _delegate_controllers(root: Path, own: str) -> Path:
-    """Delegate the controllers on version 2, and return the parent of all containers' groups."""
+    """Delegate the controllers on version 2, and return the parent of all containers' groups.
+
+    Raises: EngineError ``engine.cgroup``, if the kernel doesn't allow it or a controller is missing.
+    """
     base = root / own.lstrip("/")
     if base.name == DAEMON_GROUP:
         base = base.parent
@@ -293,7 +302,10 @@ def _delegate_controllers(root: Path, own: str) -> Path:
 
 
 def _move_processes(source: Path, target: Path) -> None:
-    """Move all processes from one group to another, in up to `_MOVES` passes, as new ones can start."""
+    """Move all processes from one group to another.
+
+    Because new ones can start, make up to `_MOVES` passes.
+    """
     for _ in range(_MOVES):
         pids = (source / "cgroup.procs").read_text(encoding="ascii").split()
         if not pids:
@@ -329,7 +341,12 @@ def _translate_errors(what: str) -> Iterator[None]:
 
 
 def _write_control(path: str, content: str) -> None:
-    """Write in one call: a buffered file would report the kernel's rejection only at its close."""
+    """Write a control file in one call.
+
+    A buffered file would report the kernel's rejection only at its close.
+
+    Raises: OSError, with the path, if the kernel rejects the content.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, content.encode("ascii"))

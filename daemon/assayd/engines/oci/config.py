@@ -78,7 +78,7 @@ class ContainerHostConfig:
     """The number of further user ids that a template has for its clones; 0 if it isn't a template."""
     less: int = 0
     """The offset between user ids here and in the runtime's user namespace, if an ordinary user runs the
-    daemon.
+    daemon; 0 for root.
     """
 
     @property
@@ -99,7 +99,7 @@ class ContainerHostConfig:
 def build_configuration(spec: ContainerSpec, place: ContainerHostConfig) -> dict[str, object]:
     """Return the runtime's configuration.
 
-    Raises: EngineError ``engine.seccomp``, if the filter is unreadable.
+    Raises: EngineError ``engine.seccomp``, if the filter is invalid or doesn't support this architecture.
     """
     return {
         "ociVersion": "1.0.2",
@@ -153,7 +153,7 @@ def compute_rlimits(spec: ContainerSpec) -> dict[str, int]:
 
 
 def build_id_mappings(place: ContainerHostConfig) -> list[dict[str, int]]:
-    """Return the mappings of the container's only users, root and guest, to exclusive ids on the host."""
+    """Return the mappings of the container's user ids to ids in the runtime's user namespace."""
     return [
         {"containerID": inside, "hostID": outside - place.less, "size": size}
         for inside, outside, size in place.ids
@@ -175,7 +175,10 @@ def build_mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[s
 
 
 def get_work_mount_options(spec: ContainerSpec) -> tuple[str, ...]:
-    """Return the mount options of the work directory."""
+    """Return the mount options of the work directory.
+
+    They include ``noexec`` unless the spec allows execution.
+    """
     return tuple(option for option in _HIDDEN if option != "noexec" or not spec.work_exec)
 
 
@@ -216,7 +219,7 @@ def _build_process_section(spec: ContainerSpec, place: ContainerHostConfig) -> d
 def parse_seccomp_profile(text: str, machine: str) -> dict[str, Any]:
     """Parse the shared seccomp profile, in Docker's format, for this architecture.
 
-    Raises: EngineError ``engine.seccomp``.
+    Raises: EngineError ``engine.seccomp``, if the profile is invalid or doesn't support the architecture.
     """
     try:
         profile = json.loads(text)
@@ -236,7 +239,7 @@ def parse_seccomp_profile(text: str, machine: str) -> dict[str, Any]:
 
 
 CHILDREN = 127
-"""Maximum concurrent children of a template, by its user ids."""
+"""Maximum concurrent children of a template, each of which has a separate user id."""
 CAPABILITIES = {
     "CAP_SETGID": 6,
     "CAP_SETUID": 7,
@@ -347,7 +350,8 @@ def build_template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> Conta
 def build_template_configuration(spec: ContainerSpec, place: ContainerHostConfig) -> dict[str, object]:
     """Return the runtime's configuration of a template.
 
-    Raises: EngineError ``engine.seccomp``, ``engine.template``.
+    Raises: EngineError ``engine.seccomp``, if the filter is invalid; ``engine.template``, if the image's
+    program isn't Python.
     """
     usual = json.loads(json.dumps(build_configuration(spec, place)))
     usual["linux"]["seccomp"]["syscalls"] += _CALLS

@@ -75,7 +75,7 @@ class ContainerRecords:
     def get_container_folder(self, name: str) -> Path:
         """Return the folder of a container, which contains its bundle, runtime state, process file and log.
 
-        Raises: ValueError, if the name isn't a plain word.
+        Raises: ValueError, if the name isn't 1 to 64 ASCII letters and digits.
         """
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} isn't a container name")
@@ -113,10 +113,10 @@ class ContainerRecords:
         shutil.rmtree(folder, ignore_errors=True)
 
     def sweep(self, now: float) -> None:
-        """Remove old folders without a record, which remain if a daemon is killed while it writes a record.
+        """Remove folders without a record that are older than 10 minutes.
 
-        A container's record is written before its other parts exist; therefore, a folder without a record
-        has no owner.
+        They remain if a daemon is killed while it writes a record. A container's record is written before its
+        other parts exist; therefore, a folder without a record has no owner.
         """
         for folder in self._folder.glob("*"):
             with suppress(OSError):
@@ -124,14 +124,17 @@ class ContainerRecords:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def is_old(self, name: str, now: float) -> bool:
-        """Return whether a container's folder is so old that all steps of the container must have ended."""
+        """Return whether a container's folder exists and is older than 10 minutes.
+
+        By then, all steps of the container must have ended.
+        """
         try:
             return now - self.get_container_folder(name).stat().st_mtime > _OLD_S
         except FileNotFoundError:
             return False
 
     def all(self) -> Iterator[Record]:
-        """Yield every record of this host."""
+        """Yield every readable record of this host."""
         for path in sorted(self._folder.glob(f"*/{_RECORD}")):
             record = self.read(path.parent.name)
             if record is not None:
@@ -195,7 +198,9 @@ def find_process_differences(
     container: OciContainer,
     beside: Callable[[], Mapping[str, OciContainer]] = dict,
 ) -> list[str]:
-    """Return the differences between a spec and the running process.
+    """Return the differences between a spec and the running process, as messages.
+
+    The list is empty if there are none. If the process has ended, it contains only `HAS_ENDED`.
 
     Args:
         process: the first process of the container.
@@ -220,7 +225,7 @@ def find_process_differences(
 
 
 def _find_shared_namespaces(seen: ProcessFacts, others: Mapping[str, OciContainer]) -> list[str]:
-    """Return the namespaces that a process shares with other running containers.
+    """Return the namespaces that a process shares with other running containers, as messages.
 
     If a recorded namespace matches, it is read again, because the kernel reuses the numbers of namespaces
     that no longer exist.
@@ -318,7 +323,7 @@ def read_namespaces(pid: int) -> dict[str, str]:
 
 
 def find_differences(seen: ProcessFacts, spec: ContainerSpec, place: ContainerHostConfig) -> list[str]:
-    """Return the differences between a process and the requested one."""
+    """Return a message for each difference between a process and the requested one."""
     return [
         *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
         *(f"control group {path} doesn't contain the process" for path in seen.outside),
@@ -379,7 +384,9 @@ def _find_identity_differences(seen: ProcessFacts, place: ContainerHostConfig) -
 def _find_filter_differences(
     status: Mapping[str, str], own: Mapping[str, str], place: ContainerHostConfig
 ) -> Iterator[str]:
-    """Check the number of seccomp filters, on kernels that report it (since Linux 5.9).
+    """Yield a message if too few seccomp filters are active.
+
+    Kernels before Linux 5.9 don't report the number.
 
     A clone has two filters: its template's more permissive filter, and the filter that every container has.
     """
@@ -427,7 +434,10 @@ def _find_mount_differences(
 
 
 def _find_template_mount_differences(seen: ProcessFacts) -> Iterator[str]:
-    """Check the mounts of a template, which mounts its clones' roots below a folder in its container."""
+    """Yield the faults in the mounts of a template.
+
+    It mounts its clones' roots below a folder in its container.
+    """
     held = parse_mountinfo(seen.mountinfo)
     known = {
         "/",
@@ -448,7 +458,7 @@ def _find_template_mount_differences(seen: ProcessFacts) -> Iterator[str]:
 def _get_required_mounts(
     spec: ContainerSpec, place: ContainerHostConfig
 ) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """Return the required type and options of each mount."""
+    """Return the required type and file system options of each mount, by path."""
     size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
     uid = str(place.program_uid)
     work = {"size": f"{size}k", "nr_inodes": str(spec.work_files), "mode": "700", "uid": uid, "gid": uid}
@@ -500,7 +510,10 @@ def parse_mountinfo(text: str) -> dict[str, Mount]:
 
 
 def _is_visible(path: str) -> bool:
-    """Return whether a container could see this kernel path. Its `/dev` is created from scratch."""
+    """Return whether this path exists on the host, below `/proc` or `/sys`.
+
+    A container's `/dev` is created from scratch.
+    """
     return path.startswith(("/proc/", "/sys/")) and os.path.exists(path)  # noqa: PTH110 - as below
 
 

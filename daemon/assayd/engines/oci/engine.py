@@ -123,7 +123,10 @@ class OciEngine:
         )
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
-        """Create all parts of a container without starting it."""
+        """Create all parts of a container without starting it, and return its reference.
+
+        Raises: EngineError ``engine.name_taken``, if a container with this name exists.
+        """
         host = await self._maker.get_host()
         image = self._images.get_verified(spec.image_digest)
         if image is None:
@@ -149,7 +152,10 @@ class OciEngine:
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
         """Compare the container's configuration with the request.
 
-        The running process is compared later, before its first frame is accepted.
+        A clone has no configuration. Every running process is compared later, before its first frame is
+        accepted.
+
+        Raises: EngineError ``engine.mismatch``, if the container differs from the request.
         """
         container = self._get_container(ref)
         found = [] if container.spec == spec else ["it belongs to another container"]
@@ -160,7 +166,10 @@ class OciEngine:
             raise _mismatch_error(found)
 
     async def start(self, ref: ContainerRef) -> PipeStream:
-        """Start the runtime with pipes to the daemon, so that no output of the runner is lost."""
+        """Start the container, or clone it from its template, and return its stream.
+
+        The pipes exist before the start, so that no output of the runner is lost.
+        """
         container = self._get_container(ref)
         ends, theirs = create_pipes()
         container.stream = PipeStream(partial(self._inspect_process, container))
@@ -176,12 +185,15 @@ class OciEngine:
         return container.stream
 
     async def make_way(self, ref: ContainerRef) -> None:
-        """Lower the CPU weight of a long-running container, so that other containers have priority."""
+        """Lower the CPU weight of a long-running container, so that other containers have priority.
+
+        Do nothing if the container doesn't exist.
+        """
         if (container := self._containers.get(ref.engine_id)) is not None:
             await self._threads.run(container.group.set_cpu_weight, LONG_RUN_WEIGHT)
 
     async def kill(self, ref: ContainerRef) -> None:
-        """Kill the container now, after closing its stream."""
+        """Close the container's stream, then kill the container. Do nothing if it doesn't exist."""
         container = self._containers.get(ref.engine_id)
         if container is not None:
             await self._end_container(container)
@@ -220,11 +232,19 @@ class OciEngine:
         ]
 
     async def image(self, name: str) -> ImageFacts:
-        """Return an image by name or digest. Verify its files at the first use."""
+        """Return an image by name or digest. Verify its files at the first use.
+
+        Raises: EngineError ``image.missing``, if it doesn't exist; ``image.damaged``, if its files don't
+        match its digest.
+        """
         return await self._threads.run(self._images.find, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def load_image(self, archive: Path) -> ImageFacts:
-        """Unpack an image archive in the format of `imaging`."""
+        """Unpack an image archive in the format of `imaging`, and return the image.
+
+        Raises: EngineError ``image.archive_missing``, if the archive doesn't exist;
+        ``image.archive_refused``, if it can't be unpacked.
+        """
         return await self._threads.run(self._images.load, archive, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def list_images(self) -> Sequence[ListedImage]:
@@ -232,11 +252,17 @@ class OciEngine:
         return await self._threads.run(self._images.listed, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def remove_image(self, name: str) -> None:
-        """Remove an image name. If no engine uses the image, also remove the image."""
+        """Remove an image name, if it exists, and the image if it has become unused.
+
+        Raises: EngineError ``image.in_use``, if another engine uses the image.
+        """
         await self._threads.run(self._images.forget, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
-        """Return the content of a regular file of an image."""
+        """Return the content of a regular file of an image.
+
+        Raises: EngineError ``image.file_missing``, if no such file exists or it is larger than `most_bytes`.
+        """
         read = partial(self._images.file, name, path, most_bytes)
         return await self._threads.run(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
@@ -268,7 +294,7 @@ class OciEngine:
     async def _inspect_process(self, container: OciContainer) -> None:
         """Compare a container's running process with the request.
 
-        Raises: EngineError ``engine.mismatch``.
+        Raises: EngineError ``engine.mismatch``, if they differ or the process wasn't started.
         """
         process = container.process
         if process is None:

@@ -63,7 +63,7 @@ class IdAllocator:
     def allocate(self, count: int = PER_CONTAINER) -> int:
         """Return the first of `count` consecutive free ids.
 
-        Raises: EngineError ``engine.no_ids``.
+        Raises: EngineError ``engine.no_ids``, if too few ids or no blocks are free.
         """
         if self._lock is None:
             self._take_block()
@@ -104,7 +104,7 @@ class IdAllocator:
 
 
 MIN_IDS = 64
-"""Enough for thirty-two containers with two ids each; templates need more."""
+"""Minimum user ids without root: enough for 32 containers with two ids each. Templates need more."""
 _PROGRAMS = ("usr/bin/newuidmap", "usr/bin/newgidmap")
 _PLACES = ("/mnt", "/media", "/srv", "/opt")
 """Folders of every system that aren't private to one user."""
@@ -119,7 +119,7 @@ class DaemonUser:
 
 
 def get_own_user() -> DaemonUser:
-    """Return the user of this process."""
+    """Return the user of this process. If the user has no name, the name is the id."""
     uid = os.geteuid()
     try:
         return DaemonUser(uid=uid, name=pwd.getpwuid(uid).pw_name)
@@ -167,7 +167,7 @@ def find_mount_folder(hidden: Sequence[Path]) -> str:
     Args:
         hidden: folders that the runtime needs, so that they must not be below the returned folder.
 
-    Raises: EngineError ``engine.rights``.
+    Raises: EngineError ``engine.rights``, if no folder is suitable.
     """
     needed = [path.resolve() for path in hidden]
     for place in _PLACES:
@@ -178,7 +178,7 @@ def find_mount_folder(hidden: Sequence[Path]) -> str:
 
 
 def _parse_subordinate_ids(path: Path, user: DaemonUser) -> list[IdRange]:
-    """Parse one of the two files. Skip malformed lines, and lines of other users."""
+    """Return the user's ranges from one of the two files; empty if it is unreadable. Skip malformed lines."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -262,9 +262,9 @@ class OciRuntime:
 
 
 def find_runtime(candidates: Sequence[tuple[str, str]] = CANDIDATES) -> OciRuntime:
-    """Return the first runtime that exists and reports its version.
+    """Return the first runtime that exists.
 
-    Raises: EngineError ``engine.runtime``, with a remedy in its message.
+    Raises: EngineError ``engine.runtime``, if none exists or the runtime doesn't report its version.
     """
     for name, path in candidates:
         if Path(path).is_file():
@@ -301,7 +301,9 @@ class Host:
     """The user ids available to containers."""
     is_root: bool = True
     shown_at: str = ""
-    """The folder in which the launcher shows images to the runtime; "" means below the container's folder."""
+    """The folder in which the launcher shows images to the runtime; "" means the folder `images` in the run
+    directory.
+    """
 
 
 def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequence[Path] = ()) -> Host:

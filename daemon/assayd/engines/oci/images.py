@@ -50,7 +50,10 @@ class DeduplicatedFiles:
         self._folder = folder
 
     def share(self, path: Path, digest: str, *, program: bool) -> None:
-        """Replace a new file by a link to the stored one, or store it for other images."""
+        """Replace a new file by a link to the stored one, or store it for other images.
+
+        If the link can't be created, the image keeps its own copy.
+        """
         kept = self._folder / digest[:_TWO] / f"{digest}{'x' if program else ''}"
         kept.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f".{secrets.token_hex(8)}")
@@ -161,7 +164,11 @@ class ImageStore:
             raise EngineError("image.store", message) from problem
 
     def find(self, name: str) -> ImageFacts:
-        """Return the image with this name or digest, after verification."""
+        """Return the image with this name or digest, after verification.
+
+        Raises: EngineError ``image.missing``, if it doesn't exist; ``image.damaged``, if its files don't
+        match its digest.
+        """
         try:
             image = self.get(self._resolve_digest(name))
         except EngineError as problem:
@@ -194,7 +201,7 @@ class ImageStore:
         ]
 
     def get_verified(self, digest: str) -> StoredImage | None:
-        """Return an image if it was verified and its folder still exists. This call doesn't block."""
+        """Return an image if it was verified and its folder is unchanged, otherwise None. Don't block."""
         image = self._verified.get(digest)
         if image is not None and _get_folder_identity(image.root) != image.place:
             self._verified.pop(digest, None)
@@ -204,7 +211,8 @@ class ImageStore:
     def get(self, digest: str) -> StoredImage:
         """Return an image. Verify it at its first use.
 
-        Raises: EngineError ``image.missing``, ``image.damaged``.
+        Raises: EngineError ``image.missing``, if it doesn't exist; ``image.damaged``, if its files don't
+        match its digest.
         """
         with self._verifying:
             return self.get_verified(digest) or self._verify(digest)
@@ -220,7 +228,8 @@ class ImageStore:
     def load(self, archive: Path) -> ImageFacts:
         """Unpack an archive in the format of `imaging`, and assign its name. Replace damaged files.
 
-        Raises: EngineError ``image.archive_missing``, ``image.archive_refused``.
+        Raises: EngineError ``image.archive_missing``, if the archive doesn't exist;
+        ``image.archive_refused``, if it can't be unpacked.
         """
         if not archive.is_file():
             message = f"image archive {archive.name} doesn't exist; build it first"
@@ -240,7 +249,8 @@ class ImageStore:
     def file(self, name: str, path: str, most_bytes: int) -> bytes:
         """Return the content of a regular file of an image, without following links.
 
-        Raises: EngineError ``image.file_missing``.
+        Raises: EngineError ``image.file_missing``, if no such file exists, its path contains a link, or it is
+        larger than `most_bytes`.
         """
         root = self.get(self._resolve_digest(name)).root
         place = root / path
@@ -275,7 +285,10 @@ class ImageStore:
         self.collect()
 
     def collect(self) -> None:
-        """Remove partially unpacked images, and unnamed images that no engine uses."""
+        """Remove unnamed images that no engine uses, and shared files that no image links to.
+
+        Also remove partially unpacked images that are older than an hour.
+        """
         named = {path.read_text(encoding="ascii").strip() for path in (self._folder / "names").glob("*")}
         for folder in list(self.roots.iterdir()):
             digest = f"sha256:{folder.name}"
@@ -312,7 +325,10 @@ class ImageStore:
         fresh.replace(path)
 
     def _unpack(self, tar: tarfile.TarFile) -> tuple[str, str]:
-        """Unpack an image into a sibling folder, move it into place, and return its name and digest."""
+        """Unpack an image, unless an undamaged copy exists, and return its name and digest.
+
+        The image is unpacked into a sibling folder, which is then moved into place.
+        """
         manifest = json.loads(_read_member(tar, "manifest.json"))[0]
         config = _read_member(tar, manifest["Config"])
         digest = hashlib.sha256(config).hexdigest()
@@ -350,7 +366,10 @@ class ImageStore:
         return self._folder / "locks" / digest
 
     def _pin_image(self, digest: str) -> None:
-        """Prevent the removal of an image during this engine's lifetime."""
+        """Prevent the removal of an image during this engine's lifetime.
+
+        Do nothing if the image doesn't exist.
+        """
         if digest not in self._locks and (self.roots / digest).is_dir():
             lock = os.open(self._lock_path(digest), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(lock, fcntl.LOCK_SH)
@@ -358,7 +377,10 @@ class ImageStore:
 
 
 def _verify_image(digest: str, folder: Path, known: Known | None = None) -> StoredImage:
-    """Read an image, and verify its files against its digest. For `known`, see `read_folder_entries`."""
+    """Return an image after verifying its files against its digest. For `known`, see `read_folder_entries`.
+
+    Raises: EngineError ``image.missing``, if it doesn't exist; ``image.damaged``, if its files differ.
+    """
     try:
         config = (folder / _CONFIG).read_bytes()
     except FileNotFoundError:
@@ -414,7 +436,10 @@ def _unpack_layer(
 def _extract_member(
     layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: DeduplicatedFiles
 ) -> None:
-    """Write an archive member as a file that only root can change, without following links."""
+    """Write an archive member as a file that only root can change, without following links.
+
+    Raises: ValueError, if its path leaves the image or passes through a link, or if it has another type.
+    """
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"{member.name} points outside the image")

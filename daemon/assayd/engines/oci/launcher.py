@@ -204,7 +204,7 @@ def open_read_only_mount(libc: ctypes.CDLL, path: str) -> int:
 
     Source: open_tree(2), Linux 5.2; mount_setattr(2), Linux 5.12.
 
-    Raises: OSError.
+    Raises: OSError, if the folder doesn't exist or the kernel rejects the mount.
     """
     name, nothing = ctypes.create_string_buffer(os.fsencode(path)), ctypes.create_string_buffer(b"")
     tree = _syscall(libc, _OPEN_TREE, _AT_FDCWD, ctypes.addressof(name), _TREE_CLONE | _TREE_CLOEXEC)
@@ -227,9 +227,11 @@ def _syscall(libc: ctypes.CDLL, *numbers: int) -> int:
 
 
 def _enter_user_namespace(libc: ctypes.CDLL, first: str, count: str) -> None:
-    """Enter a new user namespace. Its root is the daemon's user. The ids from `first` follow.
+    """Enter a new user namespace in which the daemon's user is root, and `count` ids from `first` follow.
 
     Only a process outside can write the mappings, and for foreign ids only setuid programs can.
+
+    Raises: OSError, if the ids can't be mapped.
     """
     ids = [(str(os.getpid()), "0", str(own), "1", "1", first, count) for own in (os.getuid(), os.getgid())]
     waiting, going = os.pipe()
@@ -296,11 +298,13 @@ def _raise_on_error(libc: ctypes.CDLL, result: int, what: str) -> None:
 
 
 def main() -> int:
-    """Run the launcher.
+    """Run the launcher until the daemon disconnects.
 
-    The command-line arguments are the socket's descriptor, the folder of images, the folder that shows it
-    to containers ("" for none), and the hugetlb mount point; for an ordinary user, also the first user id
-    for containers and the number of ids.
+    Return 0, or 1 if the namespaces or mounts can't be created.
+
+    The command-line arguments are the socket's descriptor, the folder of images, the folder that shows it to
+    containers ("" for none), and the hugetlb mount point; for an ordinary user, also the first user id for
+    containers and the number of ids.
     """
     number, images, target, hugetlb, *ids = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)

@@ -52,9 +52,10 @@ class ThreadRunner:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="assayd-oci")
 
     async def run(self, act: Callable[..., T], *arguments: object, timeout_s: float | None = None) -> T:
-        """Run a step in a thread.
+        """Run a step in a thread and return its result.
 
-        Raises: EngineError ``engine.timeout``, ``engine.closed``, or an error of the step.
+        Raises: EngineError ``engine.timeout``, if the step takes too long; ``engine.closed``, after `close`;
+        or an error of the step.
         """
         try:
             job = asyncio.get_running_loop().run_in_executor(self._pool, partial(act, *arguments))
@@ -156,7 +157,12 @@ class ContainerFactory:
         self._opening = asyncio.Lock()
 
     async def get_host(self) -> Host:
-        """Return the facts about this host. Raises: EngineError, with the name of the missing part."""
+        """Return the facts about this host.
+
+        At the first call, also prepare the image store and remove leftovers.
+
+        Raises: EngineError, with the name of the missing part.
+        """
         if self._host is None:
             host = await self._threads.run(find_host, self._runtimes, (self._run, self._images.roots))
             if self._host is None:  # unless another caller was faster
@@ -221,7 +227,7 @@ class ContainerFactory:
     async def create_container(self, container: OciContainer) -> None:
         """Write its record, and create its control group and, if the runtime will start it, its bundle.
 
-        Raises: EngineError.
+        Raises: EngineError, if a file can't be written or the kernel rejects the control group.
         """
         host = await self.get_host()
         await self._threads.run(self._create_parts, container, host.is_root)
@@ -230,9 +236,10 @@ class ContainerFactory:
                 container.handed.append(await self.request_read_only_mount(container.record.name, folder))
 
     async def request_read_only_mount(self, name: str, folder: str) -> int:
-        """Return a mount of a folder for a container (see `mounts`).
+        """Return a descriptor of a read-only mount of a folder for a container (see `mounts`).
 
-        Raises: EngineError ``engine.template``, ``engine.launcher``.
+        Raises: EngineError ``engine.template``, if the kernel rejects the mount; ``engine.launcher``, if the
+        launcher died; ``engine.timeout``.
         """
         host = await self.get_host()
         if host.is_root:
@@ -262,7 +269,8 @@ class ContainerFactory:
     async def launch_container(self, container: OciContainer, streams: Sequence[int]) -> None:
         """Start a container with the runtime.
 
-        Raises: EngineError.
+        Raises: EngineError ``engine.start_failed``, if the runtime fails; ``engine.launcher``, if the
+        launcher died; ``engine.timeout``.
         """
         host = await self.get_host()
         launcher = await self._ensure_launcher(host)
@@ -285,7 +293,7 @@ class ContainerFactory:
     async def end(self, container: OciContainer) -> None:
         """Kill a container's processes and wait until they have exited.
 
-        Raises: EngineError.
+        Raises: EngineError ``engine.timeout`` or ``engine.cgroup_busy``, if a process doesn't exit in time.
         """
         if container.stream is not None:
             await container.stream.close()
@@ -303,7 +311,7 @@ class ContainerFactory:
     async def remove_container(self, container: OciContainer) -> None:
         """Remove all parts of an ended container, but no parts of another container with the same name.
 
-        Raises: EngineError.
+        Raises: EngineError, if a part can't be removed.
         """
         if container.claimed:
             await self._threads.run(self._remove_from_disk, container)
@@ -316,7 +324,10 @@ class ContainerFactory:
         self.records.remove(container.record.name)
 
     async def remove_foreign_container(self, name: str) -> None:
-        """Remove a container of another engine, or of an earlier generation of this engine."""
+        """Remove a container of another engine, or of an earlier generation of this engine.
+
+        Do nothing if it has no record.
+        """
         record = await self._threads.run(self.records.read, name)
         if record is not None:
             group = open_control_group(record)

@@ -43,13 +43,16 @@ class ContainerProcess:
         self._descriptor = descriptor
 
     def kill(self) -> None:
-        """Kill the process and, since it is the first of its namespace, all processes of the container."""
+        """Kill the process and, since it is the first of its namespace, all processes of the container.
+
+        Do nothing if it has exited.
+        """
         if self._descriptor is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def end(self, code: int | None) -> None:
-        """Record the exit code, wake all waiters, and close the pidfd."""
+        """Record the exit code (None if it is unknown), wake all waiters, and close the pidfd."""
         self.exit_code = code
         self.ended.set()
         self.close()
@@ -91,7 +94,8 @@ class LauncherConnection:
     ) -> ContainerProcess:
         """Start a container and wait for its first process.
 
-        Raises: ContainerStartError; EngineError ``engine.launcher``, if the peer died.
+        Raises: ContainerStartError, if the peer reports a failure; EngineError ``engine.launcher``, if the
+        peer died.
         """
         if self.gone:
             raise self._death_error()
@@ -108,7 +112,8 @@ class LauncherConnection:
     async def request_descriptor(self, name: str, request: Mapping[str, object]) -> int:
         """Return the descriptor with which the peer responds to a request.
 
-        Raises: ContainerStartError; EngineError ``engine.launcher``, if the peer died.
+        Raises: ContainerStartError, if the peer reports a failure; EngineError ``engine.launcher``, if the
+        peer died.
         """
         if self.gone:
             raise self._death_error()
@@ -149,7 +154,7 @@ class LauncherConnection:
         self._on_lost()
 
     def _receive_messages(self) -> None:
-        """Receive and handle the peer's messages."""
+        """Receive and handle one message. Disconnect if the message is unexpected or the peer is gone."""
         flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1, flags)
@@ -279,6 +284,8 @@ class PipeStream:
         """Return the next bytes of standard output.
 
         The result is empty at the end of the output and after `close`.
+
+        Raises: EngineError, if the inspection before the first bytes fails.
         """
         data = await self._reader.read(_READ_BYTES)
         if self._closed or not data:
@@ -291,7 +298,8 @@ class PipeStream:
     async def write(self, data: bytes) -> None:
         """Send bytes to standard input. Wait while its buffer is full.
 
-        Raises: EngineError ``engine.stream_broken``.
+        Raises: EngineError ``engine.stream_broken``, if the container no longer reads or the stream is
+        closed.
         """
         if self._writing is None or self._inlet.lost:
             raise _broken_error()
@@ -302,7 +310,7 @@ class PipeStream:
 
     @property
     def diagnostics(self) -> bytes:
-        """Return the last bytes of standard error."""
+        """Return at most the last 8 KiB of standard error."""
         return self._complaints.kept
 
     async def close(self) -> None:
@@ -336,7 +344,10 @@ class PipeEnd:
         return self._descriptor
 
     def release_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Transfer the descriptor to an event loop that closes the descriptor itself."""
+        """Transfer the descriptor to an event loop that closes the descriptor itself.
+
+        Do nothing for asyncio's loop, which closes this object instead.
+        """
         self._ours = self._ours and isinstance(loop, asyncio.BaseEventLoop)
 
     def close(self) -> None:
@@ -423,17 +434,16 @@ class LauncherProcess:
     async def start(
         cls, *, images: str, shown_at: str, hugetlb: str, timeout_s: float, ids: IdRange | None = None
     ) -> LauncherProcess:
-        """Start the launcher, and wait until it accepts requests.
+        """Start the launcher, wait until it accepts requests, and return it.
 
         Args:
             images: the folder of root filesystems.
-            shown_at: the folder that shows them to containers; "" if containers can access `images`
-                directly.
+            shown_at: the folder that shows them to containers; "" if containers can access `images` directly.
             hugetlb: the mount point of the hugetlb control groups, if the runtime needs them; "" for none.
             timeout_s: the maximum number of seconds for the start.
             ids: the user ids for containers, if the daemon doesn't run as root.
 
-        Raises: EngineError ``engine.launcher``.
+        Raises: EngineError ``engine.launcher``, if it fails or doesn't start in time.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -463,7 +473,8 @@ class LauncherProcess:
     async def launch(self, launch: LaunchRequest, streams: Sequence[int]) -> ContainerProcess:
         """Start a container and wait for its first process.
 
-        Raises: ContainerStartError; EngineError ``engine.launcher``, if the launcher died.
+        Raises: ContainerStartError, if the runtime fails; EngineError ``engine.launcher``, if the launcher
+        died.
         """
         request = {
             "id": launch.name,
@@ -474,13 +485,16 @@ class LauncherProcess:
         return await self._control.start(launch.name, request, streams)
 
     async def request_read_only_mount(self, name: str, path: str) -> int:
-        """Return a descriptor of a mount of a folder. The mount is created with the launcher's permissions.
+        """Return a descriptor of a read-only mount of a folder.
+
+        The mount is created with the launcher's permissions.
 
         Args:
             name: the container's name.
             path: the folder.
 
-        Raises: EngineError ``engine.template``, ``engine.launcher``.
+        Raises: EngineError ``engine.template``, if the kernel rejects the mount; ``engine.launcher``, if the
+        launcher died.
         """
         try:
             return await self._control.request_descriptor(name, {"id": name, "tree": path})
@@ -492,7 +506,10 @@ class LauncherProcess:
         self._control.forget(name)
 
     def close(self) -> None:
-        """End the launcher together with all of its remaining containers."""
+        """End the launcher together with all of its remaining containers.
+
+        Kill it if it doesn't exit within 10 s.
+        """
         self._control.disconnect()
         try:
             self._process.wait(_ENDS_WITHIN_S)
@@ -512,7 +529,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def open_read_only_mount(path: str) -> int:
     """Return a descriptor of a detached, permanently read-only mount of a folder.
 
-    Raises: EngineError ``engine.template``.
+    Raises: EngineError ``engine.template``, if the kernel rejects the mount.
     """
     try:
         return launcher.open_read_only_mount(_libc, path)

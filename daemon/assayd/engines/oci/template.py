@@ -70,7 +70,9 @@ _CALLS = {
 _MOVE_MOUNT = 429
 
 _libc = ctypes.PyDLL(None, use_errno=True)
-"""Calls hold the GIL: in a clone made while another thread held it, it would stay locked."""
+"""The C library. Its calls keep the GIL, because a clone made while another thread holds the GIL could never
+acquire it.
+"""
 _libc.syscall.argtypes, _libc.syscall.restype = [ctypes.c_long] * 6, ctypes.c_long
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 _libc.mount.argtypes = [*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p]
@@ -108,7 +110,7 @@ class Template:
                     return become
 
     def _handle_request(self) -> Callable[[], None] | None:
-        """Handle one request. In the resulting child, return the function to run."""
+        """Handle one request. Return the function to run in the resulting child, or None in the template."""
         data, descriptors, _, _ = socket.recv_fds(
             self._control, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
         )
@@ -164,7 +166,12 @@ class Template:
 
 
 def main(control: socket.socket) -> Callable[[], None]:
-    """Load the plan's modules, prepare the part of the root that all children share, and serve."""
+    """Load the plan's modules, prepare the part of the root that all children share, and serve.
+
+    In a confined child, return the function to run.
+
+    Raises: RuntimeError, if a preloaded module started a thread.
+    """
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     plan = json.loads(control.recv(MESSAGE_BYTES))
     program = _load_runner(plan["file"], plan["preload"])
@@ -180,7 +187,10 @@ def main(control: socket.socket) -> Callable[[], None]:
 
 
 def _load_runner(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
-    """Load the runner and its modules, and report failures. Return the runner's start function."""
+    """Load the runner and the modules to preload. Modules that can't be imported are skipped.
+
+    Return the runner's start function, or None if the plan names no compiled file.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     sys.dont_write_bytecode = True
@@ -396,4 +406,4 @@ def _raise_on_error(result: int, what: str) -> None:
 _HERE = ctypes.create_string_buffer(b".")
 _NOTHING = ctypes.create_string_buffer(b"")
 _place = ctypes.create_string_buffer(256)
-"""A mount point. A buffer of each size would be a new class, which a child would create."""
+"""A buffer for a mount point. Its size is fixed, because ctypes would create a class for each size."""

@@ -110,7 +110,7 @@ class Template:
         The template identifies the child by a number that is used only once, because later children inherit
         the template's memory.
 
-        Raises: ContainerStartError; EngineError ``engine.launcher``.
+        Raises: ContainerStartError, if the template can't clone; EngineError ``engine.launcher``, if it died.
         """
         number, self._next_number = str(self._next_number), self._next_number + 1
         self._numbers[child.record.name] = number
@@ -144,7 +144,7 @@ class TemplatePool:
         self._maker = maker
         self._threads = threads
         self._live: dict[Key, Template] = {}
-        """In the order of their last use."""
+        """Templates in use, in the order of their last use."""
         self._retired: list[Template] = []
         self._of: dict[str, Template] = {}
         self._failures: Counter[Key] = Counter()
@@ -154,7 +154,7 @@ class TemplatePool:
         """The template's program."""
         self.reason = ""
         self.distrusted = ""
-        """The reason why some containers are started without a template."""
+        """The fault of the first clone that ended its template, or an empty string."""
         self.pause_s = PAUSE_S
         self.closed = False
         """Whether templates are no longer used."""
@@ -201,7 +201,8 @@ class TemplatePool:
     async def clone(self, child: OciContainer, streams: Sequence[int]) -> None:
         """Clone a container's first process from its template.
 
-        Raises: EngineError.
+        Raises: EngineError ``engine.start_failed``, ``engine.launcher`` or ``engine.timeout``, if cloning
+        fails.
         """
         template = self._of[child.record.name]
         try:
@@ -230,7 +231,10 @@ class TemplatePool:
         self.end_violating(child)
 
     def end_violating(self, child: OciContainer) -> None:
-        """End the template of a container with all of its children, because it violates the protocol."""
+        """End the template of a container with all of its children, because it violates the protocol.
+
+        Do nothing if the container isn't a clone.
+        """
         if (template := self._of.get(child.record.name)) is not None:
             template.control.disconnect()
 
@@ -291,7 +295,11 @@ class TemplatePool:
             return None
 
     async def _start_template(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template:
-        """Start a template, send its plan, and compare the template with the request."""
+        """Start a template, send its plan, compare the template with the request, and return it.
+
+        Raises: EngineError ``engine.template``, if there are too few user ids; ``engine.mismatch``, if it
+        differs; or the error of a failed step.
+        """
         host = await self._maker.get_host()
         if host.ids.count < MIN_IDS:
             few = f"templates need {MIN_IDS} user ids for containers, but the range has {host.ids.count}"
@@ -394,7 +402,7 @@ class _ArgumentComparison(ctypes.Structure):
 def compile_filter(text: str, machine: str) -> bytes:
     """Return the profile as kernel instructions for this machine.
 
-    Raises: EngineError ``engine.seccomp``.
+    Raises: EngineError ``engine.seccomp``, if libseccomp is missing or rejects the profile.
     """
     profile = parse_seccomp_profile(text, machine)
     library = _load_library()

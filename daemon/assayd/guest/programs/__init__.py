@@ -103,7 +103,7 @@ def read_text(arguments: Mapping[str, object]) -> SubmittedText:
 
 
 def get_argument(arguments: Mapping[str, object], name: str, kind: type[_T]) -> _T:
-    """Return an argument. Check that it has exactly this type. Raises: TypeError."""
+    """Return an argument. Raises: TypeError, if the argument doesn't have exactly this type."""
     value = arguments.get(name)
     if type(value) is not kind:
         raise TypeError(f"argument {name} is not a {kind.__name__}")

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 builtin_names.isolate_builtins(globals())
 
 _MAX_S = 0.02
-"""Of code that used more processor time nothing more is tried, and no further try begins after so much."""
+"""CPU seconds after which no further run begins. Code that took longer isn't run again at all."""
 _KILLED_AFTER_S = 1.0
-"""A try that hangs ends its process: then the unit runs again without a check."""
+"""Seconds after which a hanging run ends the process. The unit then runs again without a check."""
 _MAX_CHARS = 4096
 
 
@@ -47,6 +47,8 @@ def repeat_calls(
     first: object, spent_s: float, tries: Iterable[Try], reporter: Reporter, form: Form = render
 ) -> list[object]:
     """Return the results of further calls as JSON; None for a call that raised or whose result is too large.
+
+    The list is empty if the judged call took too long, or if its result is too large.
 
     Args:
         first: the judged result, as JSON.

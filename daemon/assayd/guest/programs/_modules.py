@@ -71,7 +71,7 @@ class SubmittedModules(Value):
         return {one.path: ShownText(one.file, one.text) for one in self.files.values()}
 
     def offer(self, policy: RuntimePolicy, compiled: Compile) -> None:
-        """Make the files importable by import statements."""
+        """Make the files, and the provided adapter modules, importable by import statements."""
         shown = {one.path: one.file for one in self.files.values()}
         names = policy.share_builtins(shown)
         _install_modules(build_adapter_modules(self.provided, self.decorators, self.base_classes))
@@ -103,7 +103,10 @@ class SubmittedModules(Value):
 
 
 def read_modules(arguments: Arguments) -> SubmittedModules:
-    """Read all files that the argument `modules` names, before any of them can change another file."""
+    """Read all files that the argument `modules` names, before any of them can change another file.
+
+    Raises: InvalidRequest, if a field of the argument is invalid.
+    """
     said = get_object(arguments, "modules")
     import linecache  # imports `tokenize`
 

@@ -35,7 +35,7 @@ class SolutionFault(Exception):
 class SolutionClient:
     """The tests' connection to the process of the solution.
 
-    `fault` is the first fault, and `asked` is the number of requests to the solution.
+    `fault` is the first fault, or None, and `asked` is the number of requests to the solution.
     """
 
     def __init__(self, reading: int, writing: int, *, trusted: bool) -> None:
@@ -85,7 +85,10 @@ class SolutionClient:
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Send a request to the solution. Raises: its exception, as a built-in type; SolutionFault."""
+        """Send a request to the solution, and return its result.
+
+        Raises: the solution's exception, as a built-in type; SolutionFault, if the request fails.
+        """
         self.asked += 1
         try:
             value = self._peer.ask(operation, number, name, args, kwargs or {})
@@ -381,7 +384,7 @@ for _name in _DECIDING.split():
 
 
 def _describe(value: object, kept: bool) -> tuple[str, list[str]] | None:
-    """Return the description of a test function that the solution may call. Refuse other values."""
+    """Return the description of a test function that the solution may call, or None for other values."""
     kind = type(value)
     if kind is _Function or kind.__name__ in {"method", "_lru_cache_wrapper"}:
         return "function", [str(getattr(value, "__name__", "callback"))[:100]]
@@ -409,7 +412,10 @@ def _describe_exception(problem: BaseException, operation: str, name: str) -> Ra
 
 
 def _create_exception(kind: type[BaseException], args: object, message: str) -> BaseException:
-    """Return an exception, with the original arguments if they could be transferred."""
+    """Return an exception, with the original arguments if they could be transferred.
+
+    If the type can't be created with them, return a RuntimeError.
+    """
     try:
         return kind(*args) if type(args) is tuple else kind(message)
     except Exception:  # noqa: BLE001 - a type that wants other arguments

@@ -35,7 +35,7 @@ _REFUSED = (
     "DROP_TEMP_VIEW", "DROP_TRIGGER", "DROP_TEMP_TRIGGER", "DROP_VTABLE", "CREATE_TRIGGER",
     "CREATE_TEMP_TRIGGER", "CREATE_VTABLE", "ANALYZE", "PRAGMA", "FUNCTION",
 )  # fmt: skip
-"""Only for the wording; an action in no list is refused too."""
+"""Refused actions, listed only for the wording of errors: actions in no list are refused, too."""
 _ADMITTED = {
     "sql.drop": (
         "DROP_TABLE", "DROP_TEMP_TABLE", "DROP_INDEX", "DROP_TEMP_INDEX", "DROP_VIEW", "DROP_TEMP_VIEW",
@@ -44,7 +44,7 @@ _ADMITTED = {
     "sql.trigger": ("CREATE_TRIGGER", "CREATE_TEMP_TRIGGER"),
     "sql.statement": ("ANALYZE",),
 }  # fmt: skip
-"""What a profile admits that has the rule as a warning, or off."""
+"""Actions by the rule that refuses them; allowed if the profile turns it off or into a warning."""
 _MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree_i32"})
 # The functions with which ALTER TABLE renames and drops.
 _ALTERING = frozenset({"sqlite_rename_table", "sqlite_rename_column", "sqlite_drop_column"})
@@ -115,7 +115,10 @@ class SqlGuard:
     def __call__(
         self, action: int, first: str | None, second: str | None, _schema: str | None, by: str | None
     ) -> int:
-        """Return whether SQLite may perform an action. SQLite calls this for each action of a statement."""
+        """Return SQLITE_OK if an action of a statement is allowed, otherwise SQLITE_DENY.
+
+        SQLite calls this method for each action.
+        """
         verb = self._verbs.get(action)
         # Reads in a common table expression or a trigger have its name in `by`.
         own = by is None or verb == "READ"
@@ -166,9 +169,11 @@ class UnreadableCsv(Exception):
 
 
 def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
-    """Create a table for each file that the SQL names. Return the errors of files that can't be opened.
+    """Create a table for each file that the SQL names, unless a table has this name.
 
-    Raises: UnreadableCsv, sqlite3.Error.
+    Return the errors of files that can't be opened, by name.
+
+    Raises: UnreadableCsv, if a file isn't valid CSV; sqlite3.Error.
     """
     missing: dict[str, str] = {}
     csv.field_size_limit(_MAX_FIELD_CHARS)
@@ -190,7 +195,10 @@ def _is_table(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def open_in_work_dir(name: str) -> int:
-    """Open a file below the work directory (the current directory) without following links."""
+    """Open a file below the work directory (the current directory) without following links.
+
+    Raises: PermissionError, if the path contains ``..``; OSError, if the file can't be opened.
+    """
     *folders, last = name.split("/")
     here = os.open(".", _FOLDER)
     try:
@@ -234,7 +242,10 @@ def _translate_errors(name: str) -> Iterator[None]:
 
 
 def _build_column_names(name: str, heads: Sequence[str]) -> list[str]:
-    """Return the quoted names of the columns, made unique."""
+    """Return the quoted names of the columns, made unique.
+
+    Raises: UnreadableCsv, if the first line is missing.
+    """
     if not heads:
         raise UnreadableCsv(f"{name} has no first line that names its columns")
     taken: dict[str, int] = {}
@@ -262,7 +273,7 @@ _READABLE = "data/"
 _MAX_BYTES = 16 * 2**20
 _MOST_DEPTH = 5
 _NO_END = "4294967295"
-"""Where the shell's series ends without a second argument."""
+"""The last number of a series without a second argument, as in the shell."""
 _SKIPPED = r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)"
 _CALL = re.compile(rf"{_SKIPPED}|(?P<call>\bgenerate_series\s*\()", re.DOTALL | re.IGNORECASE)
 _SIGN = re.compile(rf"{_SKIPPED}|[(),]", re.DOTALL)
@@ -274,7 +285,7 @@ _ALIAS = re.compile(
 
 
 class ShellFunctions:
-    """The functions of one connection. `refused` is the reason for the last refused call."""
+    """The functions of one connection. `refused` is the reason for the last refused call, or empty."""
 
     def __init__(self) -> None:
         self.refused = ""
@@ -311,7 +322,10 @@ class ShellFunctions:
 
 
 def expand_series(statement: str, depth: int = 0) -> str:
-    """Replace calls of ``generate_series`` with recursive queries, up to a maximum nesting depth."""
+    """Return a statement with recursive queries in place of ``generate_series`` calls.
+
+    Calls that are nested too deeply, or don't have one to three arguments, are unchanged.
+    """
     parts, done = [], 0
     for found in _CALL.finditer(statement):
         if found["call"] is None or found.start() < done:

@@ -39,13 +39,13 @@ builtin_names.isolate_builtins(globals())
 
 
 _EXCHANGED_BY_TESTS = frozenset({"__import__", "breakpoint", "input", "open", "print", "_"})
-"""Built-in names that fixtures put others in the place of, for longer than one step."""
+"""Built-in names that fixtures can replace for longer than one step."""
 _CODE = (
     FunctionType, BuiltinFunctionType, type, staticmethod, classmethod, property, partial, cached_property,
 )  # fmt: skip
 
 _ELSEWHERE = (("sys", "exc_info"), ("asyncio", "BaseEventLoop"), ("asyncio", "SelectorEventLoop"))
-"""What the framework judges by, or runs tests with, and does not have itself."""
+"""Objects outside the framework's packages that decide outcomes or run tests."""
 
 _Names = Mapping[str, object]
 _bases_of = type.__dict__["__bases__"].__get__
@@ -56,7 +56,7 @@ _MAX_ID = 500
 _MAX_OUTPUT = 4000
 _MAX_NOTES = 5
 _STEPS = "pytest_runtest_"
-"""How the hooks begin that a test's steps are."""
+"""Prefix of the hooks for the steps of a test."""
 _NEXT = {None: "setup", "setup": "call", "call": "teardown"}
 _GOOD = frozenset({"passed", "skipped", "xfailed", "xpassed"})
 _FINE = frozenset({0, 5})
@@ -179,7 +179,10 @@ class PytestReporter:
         return self.record(_INTERNAL_ERROR)
 
     def record(self, exit_code: int) -> Record:
-        """Return the final record, which is sent after the lines."""
+        """Return the final record, which is sent after the lines.
+
+        Its status is ``returned`` only if all collected tests ended in order without a failure or a note.
+        """
         self._check_unchanged("after the last test")
         good = self._whole and not self._notes and exit_code in _FINE
         good = good and list(self._ended) == self._collected and _GOOD.issuperset(self._ended.values())
@@ -197,7 +200,10 @@ class PytestReporter:
         session.config.pluginmanager.unregister(name="terminalreporter")
 
     def pytest_collection(self, session: Any) -> bool:
-        """Import the file and collect its tests, replacing the framework's search for files."""
+        """Import the file and collect its tests, replacing the framework's search for files.
+
+        If the import fails or there are too many tests, report this and collect none. Always return True.
+        """
         self._watched = _SessionSnapshot(session)
         session.items = []
         try:
@@ -226,7 +232,7 @@ class PytestReporter:
         return True
 
     def pytest_exception_interact(self, node: Any, call: Any, report: Any) -> None:
-        """Report tests that couldn't be collected."""
+        """Report a test that couldn't be collected. Ignore exceptions of other steps."""
         if getattr(report, "when", None) == "collect":
             self._whole = False
             self._report_event(
@@ -234,7 +240,7 @@ class PytestReporter:
             )
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
-        """Report that a test has begun."""
+        """Report that a test has begun. If it isn't this test's turn, add a note to the record."""
         name = self._test_name(nodeid)
         if self._current is not None or len(self._ended) >= len(self._collected):
             self._add_note(f"{name} was begun when it was not its turn")
@@ -250,7 +256,10 @@ class PytestReporter:
         self._problem = call.excinfo.value if call.excinfo else None
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Process the report of one step of a test."""
+        """Process the report of one step of a test.
+
+        If the step isn't due, add a note to the record instead.
+        """
         name, running = self._test_name(report.nodeid), self._current
         if running is None or running.name != name or running.due != report.when:
             self._add_note(f"{name} was reported when none of its steps had ended")

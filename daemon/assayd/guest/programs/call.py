@@ -54,7 +54,10 @@ _MODULE = "submission"
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Compile and run the source, call the function, and return the result record of the call."""
+    """Compile and run the source, call the function, and return the record of its result.
+
+    If the source doesn't compile, doesn't define the function or raises, return a record of that.
+    """
     text = read_text(arguments)
     name = get_argument(arguments, "function", str)
     args, kwargs = get_argument(arguments, "args", list), get_argument(arguments, "kwargs", dict)

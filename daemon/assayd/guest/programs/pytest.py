@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 builtin_names.isolate_builtins(globals())
 
 _MARK = "@seen"
-"""No text can name it."""
+"""Name of the function that records a block's start. It isn't an identifier, so no text can use it."""
 _MOST_BLOCKS = 2000
 _MAX_CHARS = 20_000
 
@@ -49,7 +49,10 @@ class Coverage:
         self._seen: set[int] = set()
 
     def compile(self, one: SubmittedFile) -> tuple[CodeType, Mapping[str, object]]:
-        """Return the code of a file, and the names that its blocks call. Raises compiler exceptions."""
+        """Return the code of a file, and the names that its blocks call.
+
+        Raises: the compiler's exceptions.
+        """
         ast = import_module("ast")
         tree = ast.parse(one.text, one.path)
         for number, (owner, body) in enumerate(_iter_blocks(ast, tree)):
@@ -63,7 +66,7 @@ class Coverage:
         return compile(tree, one.path, "exec", dont_inherit=True), {_MARK: self._seen.add}
 
     def told(self) -> Mapping[str, str]:
-        """Return all blocks and the executed blocks as two strings, which are empty if they are too large."""
+        """Return all blocks and the executed blocks as strings, or an empty dict if they are too long."""
         blocks, seen = ";".join(self._blocks), " ".join(map(str, sorted(self._seen)))
         return {"blocks": blocks, "seen": seen} if len(blocks) + len(seen) < _MAX_CHARS else {}
 
@@ -74,7 +77,7 @@ def _is_docstring(ast: Any, statement: Any) -> bool:
 
 
 def _iter_blocks(ast: Any, tree: Any) -> Iterator[Block]:
-    """Yield each block in a function, with the line of ``def`` for the function's body, otherwise 0."""
+    """Yield each block in a function, with the line of ``def`` for a function's body, otherwise with 0."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     pending = [(node, False) for node in tree.body]
     while pending:
@@ -101,11 +104,11 @@ _OPTIONS = (
 )  # fmt: skip
 _ASYNC = "pytest_asyncio.plugin"
 _SCRATCH = ".pytest"
-"""Where tests find their temporary folders, below the work directory."""
+"""Directory of the tests' temporary folders, below the work directory."""
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Collect and run the tests, and return the final record."""
+    """Collect and run the tests, and return the final record. If the framework fails, record that."""
     framework = import_module("pytest")
     modules, test = read_modules(arguments), get_argument(arguments, "test", str)
     (one,) = (each for each in modules.files.values() if each.file == test)

@@ -40,7 +40,10 @@ _code_of = SystemExit.__dict__["code"].__get__
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the source, and return the record with the values of the requested names."""
+    """Run the source, and return the record with the values of the requested names.
+
+    If the source doesn't compile or raises, return a record of that.
+    """
     text = read_text(arguments)
     namespace = get_argument(arguments, "namespace", dict)
     wanted: list[str] = get_argument(arguments, "results", list)
@@ -84,7 +87,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 def _run_again(
     text: SubmittedText, code: CodeType, arguments: Mapping[str, object], context: Context
 ) -> object:
-    """Run the text again in a new namespace, and return the first of the requested values."""
+    """Run the text again in a new namespace, and return the first of the requested values, or None."""
     given = get_argument(arguments, "namespace", dict)
     tagged = arguments.get("tagged") is True
     namespace = {name: restore_tagged(value) if tagged else value for name, value in given.items()}
@@ -112,7 +115,10 @@ def _build_exception_record(problem: BaseException, texts: Texts) -> Record:
 
 
 def _build_failed_script_record(problem: BaseException, texts: Texts) -> Record:
-    """Return the record of a script's exception, and print it to stderr like the interpreter."""
+    """Return the record of a script's exception, and print its traceback to stderr.
+
+    For SystemExit, return the exit code instead.
+    """
     if is_real_subclass(problem, SystemExit):
         return {"status": "exited", "exit_code": _determine_exit_code(problem)}
     record = _build_exception_record(problem, texts)

@@ -33,7 +33,7 @@ _QUERY = (
 
 
 def read_names(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the column names by table, both limited in number.
+    """Return the column names by table, limited to 20 tables with 20 columns each.
 
     The result is empty if the database can't be read.
     """
@@ -210,7 +210,7 @@ _BY_INTENT = re.compile(
     r"|(?:<>|!=)\s*(?:TRIM|LTRIM|RTRIM|LOWER|UPPER|REPLACE|ROUND|CAST)\s*\(|=\s*''|<\s*0\b",
     re.IGNORECASE,
 )
-"""Statements that mend data, or can run again: they change rows only if there are any such."""
+"""Statements that repair data or can be repeated, so that it isn't a mistake if they change no row."""
 
 
 class _UnusableDatabase(Exception):
@@ -218,7 +218,10 @@ class _UnusableDatabase(Exception):
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the statements in order until one fails, and return the result record."""
+    """Run the statements in order until one fails, and return the result record.
+
+    In the mode ``check``, only check the database.
+    """
     import sqlite3
 
     mode = get_argument(arguments, "mode", str)
@@ -284,7 +287,10 @@ class _ScriptRun:
         return self._tables
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Check that the file is an intact database. Raises: sqlite3.Error, _UnusableDatabase."""
+        """Check that the file is an intact database.
+
+        Raises: _UnusableDatabase, if it is malformed; sqlite3.Error, if it can't be read.
+        """
         (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if answer != "ok":
             raise _UnusableDatabase(f"database disk image is malformed: {answer}")
@@ -292,7 +298,8 @@ class _ScriptRun:
     def run(self, connection: sqlite3.Connection) -> None:
         """Run all statements.
 
-        Raises: sqlite3.Error, sqlite3.Warning, BadCsv, _UnusableDatabase, MemoryError.
+        Raises: sqlite3.Error, sqlite3.Warning, UnreadableCsv or MemoryError, if one fails; _UnusableDatabase,
+        if the script ends inside a transaction.
         """
         import sqlite3
 
@@ -320,7 +327,10 @@ class _ScriptRun:
         self._tables = read_tables(connection, self._guard)
 
     def _record_unchanged(self, connection: sqlite3.Connection, statement: Statement) -> None:
-        """Record a statement that should have changed rows, but changed none of the existing rows."""
+        """Record a statement that changed no row, although the tables it uses have rows.
+
+        Ignore statements that change rows only under a condition.
+        """
         acts = self._guard.acts
         verb, table = next(((verb, table) for verb, table in acts if verb != "READ"), ("", ""))
         if not verb or not _CHANGING.match(statement.text) or _BY_INTENT.search(statement.text):

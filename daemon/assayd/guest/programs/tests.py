@@ -41,7 +41,7 @@ _MOST_NESTED = 50
 
 IN_PYTHON = True
 PAIRED = True
-"""Whether a solution's process stands on the other end of two more pipes."""
+"""Whether two further pipes connect this process with a solution's process."""
 READING, WRITING = 5, 6
 MODULE = "tests"
 TEXT, CONTEXT = "tests.py", "context.py"
@@ -152,7 +152,10 @@ def _skip_by_mark(function: object) -> None:
 
 
 def _combine_parameter_sets(function: object) -> list[dict[str, object]]:
-    """Return the arguments of each run. Combine the parameter sets of several marks."""
+    """Return the arguments of each run, combining the parameter sets of several marks.
+
+    Without marks, return one run without arguments.
+    """
     sets: list[dict[str, object]] = [{}]
     for mark in _get_marks(function):
         if mark.name != "parametrize":  # type: ignore[attr-defined]
@@ -203,7 +206,10 @@ def _is_autouse(value: object) -> bool:
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the test in this process, and return its result record."""
+    """Run the test in this process, and return its result record.
+
+    If the solution can't be imported, return the reason without running the test.
+    """
     common, own = get_argument(arguments, "common", dict), get_argument(arguments, "own", dict)
     printed = _redirect_output()
     solution = SolutionClient(READING, WRITING, trusted=common.get("trusted") is True)
@@ -270,7 +276,10 @@ class _TestRun:
         return None
 
     def _create_module(self) -> Names:
-        """Create the tests' module: the context's names, others of the solution, and its entry point."""
+        """Create the tests' module: the context's names, others of the solution, and its entry point.
+
+        Raises: NameError, if the solution doesn't define the entry point.
+        """
         module = type(sys)(MODULE)
         names: Names = module.__dict__
         names["__builtins__"] = self._policy.builtins("full", TEXT)
@@ -329,7 +338,10 @@ class _TestRun:
 
 
 def _run_method(names: Names, kind: str, method: str) -> None:
-    """Run one method of a `TestCase`, and the set-up of its class and module. Raises: any exception."""
+    """Run one method of a `TestCase`, and the set-up of its class and module.
+
+    Raises: the exception of the test; Skipped; AssertionError, if the test didn't run or pass.
+    """
     from unittest import TestResult, TestSuite
 
     result = TestResult()

@@ -21,7 +21,7 @@ command_line = KindCommandLine(
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
     """Return the payload for one file, ``--input``, and the options `timeout_s` and `requires`.
 
-    Raises: RequestError ``request.options``.
+    Raises: RequestError ``request.options``, if an option is unknown or invalid.
     """
     code = read_single_file(files, what="a code node")
     if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:

@@ -99,7 +99,10 @@ def check_values(
 
 
 def find_missing_names(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
-    """Return at most 100 declared names that are neither supplied as inputs nor bound by the source."""
+    """Return at most 100 declared names that are neither supplied as inputs nor bound by the source.
+
+    Return none if a star import can bind any name.
+    """
     bare = [node.target for _, node in list_annotated_names(tree) if node.value is None]
     bound = find_bound_names(tree, leaving_out=bare)
     if bound is None:
@@ -121,7 +124,7 @@ def _check_name(name: str) -> Finding | None:
 
 
 def _check_encoding(name: str, value: JsonValue) -> Finding | None:
-    """Return a finding if the container couldn't decode a value. Scalars can always be decoded."""
+    """Return a finding if the container couldn't decode a value, or None if it could."""
     if not isinstance(value, list | dict):
         return None
     try:

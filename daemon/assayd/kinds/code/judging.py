@@ -1,7 +1,5 @@
 """Judges the run of a code node, and warns about results of little value.
 
-Judges the runs of a code node: their ends, and the presence, types and values of their results.
-
 A code node's `result` must exist, be complete, and have the declared type.
 
     result: int, and never assigned            result.missing
@@ -77,7 +75,10 @@ _LEAVES_TRACES = re.compile(
 
 
 def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Iterator[Finding]:
-    """Yield findings about inputs that no live statement reads."""
+    """Yield findings about inputs that no live statement reads, or that are replaced before they are read.
+
+    Yield nothing if the code can read names dynamically, e.g. by `vars`.
+    """
     declared = {name: node for name, node in reversed(list_annotated_names(tree)) if node.value is None}
     walked = build_scoped_tree(tree)
     reads = _find_reads(walked)
@@ -103,7 +104,10 @@ def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> 
 
 
 def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
-    """Return whether a second run has no external effects, but could return a different result."""
+    """Return whether a second run has no external effects, but could return a different result.
+
+    The result is False if the policy turns quality rules off or allows network access.
+    """
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return False
     return _CHANCE.search(code) is not None and _LEAVES_TRACES.search(code) is None
@@ -172,7 +176,7 @@ def _is_print_call(statement: ast.AST) -> bool:
 
 
 def _find_live_statements(body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> set[ast.AST]:
-    """Return the statements that do more than bind names that no live statement reads."""
+    """Return the statements with an effect: all but those that only bind names that no live one reads."""
     bound = {
         statement: names for statement in body if (names := _find_only_bound_names(statement)) is not None
     }
@@ -410,7 +414,7 @@ def _judge_result(tried: JudgedUnit, wanted: CodeCase | None, payload: PreparedC
 
 
 def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
-    """Return the unit at a run's position, or None if the unit has a different name."""
+    """Return the unit at a run's position, or None if it is missing or has a different name."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
 
@@ -433,7 +437,10 @@ def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Ju
 
 
 def _read_result_value(unit: UnitResult) -> tuple[TypedValue | None, tuple[JsonValue, ...]]:
-    """Return the value of `result`, and its values in a second run."""
+    """Return the value of `result`, or None if it is missing, and its values in a second run.
+
+    Raises: GuestJsonError, if the record isn't that of a code node.
+    """
     record = read(unit)
     if not isinstance(record, BoundNames):
         raise GuestJsonError("not the record of a node")
@@ -443,6 +450,9 @@ def _read_result_value(unit: UnitResult) -> tuple[TypedValue | None, tuple[JsonV
 
 
 def _select_failed_stage(tried: JudgedUnit) -> str:
-    """Return the stage to report as failed: `syntax` if the container's Python rejected the source."""
+    """Return the stage of a failure: `syntax` if the container's Python rejected the source.
+
+    Otherwise, return `sandbox`.
+    """
     disagrees = any(finding.rule == run_findings.NOT_COMPILED_RULE.id for finding in tried.findings)
     return "syntax" if disagrees else "sandbox"

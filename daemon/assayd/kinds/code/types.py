@@ -47,7 +47,7 @@ from assayd.static.python.scopes import (
 from assayd.static.python.signature import find_annotation_aliases, list_alternatives
 
 ANYTHING = "anything"
-"""The meaning of a type that isn't checked."""
+"""The type of values and declarations that aren't checked."""
 
 _BY_NAME: Mapping[str, frozenset[str]] = {
     **{
@@ -181,7 +181,7 @@ _PLAIN = {
     "any": "object", "Dict": "dict", "FrozenSet": "frozenset", "List": "list", "Set": "set", "Tuple": "tuple",
     "Type": "type",
 }  # fmt: skip
-"""Replacements for names that would need an import."""
+"""Built-in replacements for names that would need an import."""
 _TYPING = frozenset(typing.__all__)
 
 
@@ -204,7 +204,7 @@ class Declaration:
         return self.node.value is not None
 
     def shown(self, text: str) -> str:
-        """Return the annotation as written in the source."""
+        """Return the annotation as written in the source, truncated if it is long or on several lines."""
         node = self.node.annotation
         first = get_line(text, node.lineno) or ""
         start = byte_offset_to_column(first, node.col_offset) - 1
@@ -214,7 +214,10 @@ class Declaration:
 
 
 def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
-    """Yield findings about names in the module's annotations that are undefined or aren't types."""
+    """Yield findings about names in the module's annotations that are undefined or aren't types.
+
+    Yield nothing if a star import can bind any name.
+    """
     bound, top = find_bound_names(tree), find_insertion_line(tree)
     if bound is None:
         return
@@ -345,7 +348,7 @@ ANNOTATION_RULES = (
 
 
 def find_declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
-    """Return the module's declarations of the given names, in order. Only the first few hundred are used.
+    """Return the module's declarations of the given names, in order. Only the first 300 are used.
 
     The number is limited because each declaration can require following all aliases of the module.
     """
@@ -419,7 +422,10 @@ def _missing_result_finding(text: str, tree: ast.Module) -> Finding:
 
 
 def _advise_inner_result(tree: ast.Module) -> tuple[str, str | None]:
-    """Return advice if a module-level function assigns a local `result`."""
+    """Return an addition to the message and a hint, if a function assigns a local `result`.
+
+    Otherwise, return an empty string and None.
+    """
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(
             RESULT in _find_assigned_names(one) for one in _walk_statements(node)
@@ -475,7 +481,7 @@ def _infer_obvious_type(node: ast.stmt) -> str | None:
 
 
 def _build_annotation_edit(node: ast.stmt, kind: str, text: str) -> Edit | None:
-    """Return the edit that adds an annotation to an assignment, if the assignment begins its line."""
+    """Return the edit that annotates an assignment, or None if the assignment doesn't begin its line."""
     line = get_line(text, node.lineno) or ""
     head, equals, rest = line.partition("=")
     if not equals or head.strip() != RESULT:

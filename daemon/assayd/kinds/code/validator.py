@@ -124,7 +124,10 @@ def build_base_payload(context: CodeContext) -> Document:
 
 
 def describe_surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[PromptContext]:
-    """Return the inputs and the cases. Without inputs, return only the cases, with their inputs."""
+    """Return the inputs and the cases for a prompt.
+
+    Without inputs, return only the cases, which contain their inputs.
+    """
     found = [_describe_inputs(inputs)] if inputs or not cases else []
     if cases:
         told = describe_cases((case, case.inputs, case.expected) for case in cases)
@@ -176,9 +179,9 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
         )
 
     def narrow(self, payload: CodePayload, policy: ExecutionPolicy) -> ExecutionPolicy:
-        """Return the policy, with each unit's timeout set to the payload's timeout.
+        """Return the policy, with each unit's timeout set to the payload's timeout, if it has one.
 
-        Raises: RequestError ``override.wider``.
+        Raises: RequestError ``override.wider``, if the payload's timeout exceeds the policy's.
         """
         timeout_s = payload.timeout_s
         if timeout_s is None:
@@ -190,7 +193,10 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
         return tighten_policy(policy, {"resources": {"unit_timeout_s": timeout_s}})
 
     def prepare(self, payload: CodePayload) -> PreparedCode:
-        """Return the payload with the code extracted from the answer, and the code's declarations."""
+        """Return the payload with the code extracted from the answer, and the code's declarations.
+
+        If the code isn't valid Python, return the payload's fields unchanged.
+        """
         source = _parse_code(payload)
         if source.tree is None:
             return PreparedCode.model_construct(**dict(payload))

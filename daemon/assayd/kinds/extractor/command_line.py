@@ -13,13 +13,14 @@ command_line = KindCommandLine(
 )
 
 RULES = frozenset({".yaml", ".yml"})
-"""Files of extraction rules."""
+"""File name suffixes of extraction rules."""
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
     """Return the payload for one file and its sample paths.
 
-    Raises: RequestError ``request.options``, ``request.sample_paths``.
+    Raises: RequestError ``request.options``, if an option isn't accepted; ``request.sample_paths``, if there
+    are no sample paths.
     """
     code = read_single_file(files, what="an extractor", also=RULES)
     if options.input is not None or options.extra:

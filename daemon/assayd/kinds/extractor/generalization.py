@@ -59,7 +59,10 @@ class SimilarPath:
 
 
 def build_similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, ...]:
-    """Return paths similar to the first two sample paths. First vary the pieces that the code contains."""
+    """Return paths similar to the first two sample paths, except to paths that are too long.
+
+    Pieces that the code contains are varied first.
+    """
     found: list[SimilarPath] = []
     chosen = list(dict.fromkeys(samples))[:2]
     room = (MOST_OF_FIRST, MOST_OF_SECOND) if len(chosen) > 1 else (MOST_OF_FIRST + MOST_OF_SECOND,)
@@ -142,7 +145,10 @@ class SimilarResult:
 
 
 def list_result_fields(result: Result) -> dict[str, JsonValue]:
-    """Return a result's fields by name. The name of a nested field includes the outer field's name."""
+    """Return at most `MAX_FIELDS` fields of a result by name.
+
+    The name of a nested field includes the outer field's name.
+    """
     found: dict[str, JsonValue] = {}
     left = list(result.items())[::-1]
     while left and len(found) < MAX_FIELDS:
@@ -274,14 +280,20 @@ def find_hardcoded_fields(
 
 
 def is_independent_of_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether all paths, including similar paths, have the same result."""
+    """Return whether all paths, including similar paths, have the same result.
+
+    The result is False with fewer than four similar paths or, if there are none, fewer than two samples.
+    """
     results = [*samples.values(), *(one.result for one in tried)]
     enough = len(samples) > 1 if not tried else len(tried) >= _FEW
     return enough and all(result == results[0] for result in results)
 
 
 def is_fixed_outside_samples(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether all similar paths have one common result that differs from the samples' results."""
+    """Return whether all similar paths have one common result that differs from the samples' results.
+
+    The result is False with fewer than four similar paths, or if none of them has a different number.
+    """
     if len(tried) < _FEW or not any(one.similar.is_number for one in tried):
         return False
     results = [one.fields for one in tried]
@@ -370,7 +382,7 @@ def _strip_non_letters(text: str) -> str:
 
 
 def find_varying_fields(results: Sequence[Result]) -> list[str]:
-    """Return the fields whose values differ between two runs on the same path."""
+    """Return the fields whose values differ between runs on the same path, or none without results."""
     first, *others = map(list_result_fields, results) if results else ({},)
     names = {name: None for one in (first, *others) for name in one}
     return [name for name in names if any(one.get(name) != first.get(name) for one in others)]
@@ -417,8 +429,8 @@ def iter_inconsistencies(
 def _find_path_named_field(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
     """Return a field whose name contains a number from the path, and its name in the other result.
 
-    Names without numbers are ignored, because they can be intended: ``{"region": "north"}`` for
-    ``/region=north/``.
+    Return None if there is none. Names without numbers are ignored, because they can be intended:
+    ``{"region": "north"}`` for ``/region=north/``.
     """
     for name in before:
         if (

@@ -106,7 +106,7 @@ def _find_invalid_keys(tries: Sequence[JudgedUnit]) -> dict[str, list[str]]:
 
 
 def _choose_severity(problem: str) -> Severity:
-    """Return the severity of a problem. A tuple becomes a JSON array without loss."""
+    """Return the severity of a problem: INFO for a tuple, which becomes an array, otherwise WARNING."""
     return Severity.INFO if problem.startswith("a tuple") else Severity.WARNING
 
 
@@ -201,7 +201,7 @@ def plan_extra_calls(
 ) -> ExtraCalls | None:
     """Return the additional calls, or None if the policy doesn't allow them or they can't find anything.
 
-    Under an allowlist, no call is repeated, because the external effects of a call can't be undone.
+    Under an allowlist, there are no additional calls, because the external effects of a call can't be undone.
     """
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return None
@@ -268,7 +268,7 @@ def judge_results(results: ExtractorResults, text: str) -> Iterator[Finding]:
 
 
 def _find_path_independence(results: ExtractorResults) -> Finding | None:
-    """Return the finding about results that don't depend on the path, or None."""
+    """Return the finding about results that don't depend on the path, or None if they depend on it."""
     samples, tried = results.samples, results.tried
     if generalization.only_rewrites_path(samples, tried):
         message = "extract() returns the path itself and none of its parts."

@@ -32,7 +32,7 @@ from assayd.static.python import source as python_source
 INTEGER_DIGITS = 18
 PATTERN_CHARS = 512
 RULES_CHARS = 64 * 2**10
-"""Longest text of rules: YAML takes a while to read."""
+"""Maximum characters of rules, because parsing YAML is slow."""
 MAX_FIELDS = 200
 _MAX_FINDINGS = 20
 _FENCES = ("```yaml", "```yml")
@@ -73,7 +73,7 @@ class _PlainLoader(yaml.SafeLoader):
     """A loader of plain YAML, without tags (which can crash SafeLoader), merge keys and aliases."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Return the next node. Raises: ComposerError for anything other than plain YAML."""
+        """Return the next node. Raises: ComposerError, if it isn't plain YAML."""
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         merges = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
         for found, what in (

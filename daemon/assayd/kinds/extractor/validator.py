@@ -497,7 +497,7 @@ def _require_dict(tried: JudgedUnit) -> JudgedUnit:
 
 
 def _incomplete_run_finding(cases: Sequence[Case], result: RunResult) -> Finding:
-    """Return the finding for paths without results, unless another finding explains them."""
+    """Return the finding for paths without results that no other finding explains."""
     missing = sum(case.status is not CaseStatus.PASSED for case in cases)
     cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
     limit = f"limit of the whole attempt{_format_timeout(result)}; " if cause is Cause.TIMEOUT else ""

@@ -78,7 +78,10 @@ def build_probe(adapter: str, contract: AdapterContract) -> str:
 def judge_adapter(
     file: str, unit: UnitResult | None, texts: Mapping[str, str], contract: AdapterContract
 ) -> tuple[Finding, ...]:
-    """Return the findings about the unit that ran the probe. `unit` is None if it never started."""
+    """Return the findings about the unit that ran the probe.
+
+    Return none if `unit` is None, i.e. if the unit never started.
+    """
     if unit is None:
         return ()
     events = tuple(_event_findings(file, unit, texts))

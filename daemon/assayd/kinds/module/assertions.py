@@ -461,7 +461,7 @@ def _is_true_call(name: str, arguments: list[ast.expr], made: NameBindings, meth
 
 
 def _is_constant(node: ast.expr) -> bool:
-    """Return whether a value is a complete literal."""
+    """Return whether an expression contains only literals and pure built-in functions."""
     for inner in ast.walk(node):
         match inner:
             case ast.Name(id=name) if name not in _PURE:

@@ -1,7 +1,5 @@
 """Checks a module's manifest, the contract of its adapter, and the first parameter of its methods.
 
-Checks a module's manifest, and whether its adapter fulfils the contract of the profile.
-
 Checks the adapter's contract in its source: a registered class that defines the methods itself.
 
     class Weather: …                  contract.no_decorator     (nothing registers it)
@@ -183,7 +181,7 @@ def _no_decorator_finding(
 
 
 def _find_imported_decorator(tree: ScopedTree, contract: AdapterContract) -> str | None:
-    """Return the imported name of a decorator of the contract, or None."""
+    """Return the name under which a decorator of the contract is imported, or None if none is."""
     for site in tree.sites:
         if isinstance(site.node, ast.ImportFrom) and site.scope.kind is ScopeKind.MODULE:
             for alias in site.node.names:
@@ -354,7 +352,7 @@ class Manifest(_ManifestModel):
 
 
 def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
-    """Yield all findings about a manifest, in the order of the schema."""
+    """Yield all findings about a manifest, in the order of the schema, or none if it is valid."""
     try:
         read = Manifest.model_validate(dict(manifest))
     except ValidationError as problem:
@@ -425,7 +423,7 @@ def _explain_error(error: ErrorDetails) -> tuple[str, str, str]:
 
 
 def _format_example(error: ErrorDetails) -> str:
-    """Return an example value of a valid field."""
+    """Return an example of a valid field, or an empty string if there is none."""
     field = error["loc"][0]
     return f' For example: "{field}": {_EXAMPLES[field]}' if field in _EXAMPLES else ""
 
@@ -460,7 +458,7 @@ def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def _check_static_method(text: str, owner: ast.ClassDef, method: ast.stmt) -> Finding | None:
-    """Return the finding for a static method whose first parameter is `self`."""
+    """Return the finding for a static method whose first parameter is `self`, or None for others."""
     if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) or not method.args.args:
         return None
     static = next((one for one in method.decorator_list if get_last_name(one) == "staticmethod"), None)

@@ -201,7 +201,10 @@ def _find_imported(node: ast.ImportFrom, where: _FileContext) -> Iterator[_Found
 
 
 def _find_class(name: str, where: _FileContext) -> tuple[ast.ClassDef, _FileContext] | None:
-    """Return the class with a given name, which is defined in the file or imported from another file."""
+    """Return the class with a given name, which the file defines or imports from another file.
+
+    Return None if there is no such class in the module's files.
+    """
     for node in where.trees[where.file].body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return node, where
@@ -359,7 +362,7 @@ def _check_yields(text: str, node: Definition) -> Iterator[Finding]:
 
 
 def _find_own_yields(node: Definition) -> Iterator[ast.AST]:
-    """Return the yield expressions of a function, excluding the ones in nested functions."""
+    """Yield the yield expressions of a function, except those in nested functions."""
     pending: list[ast.AST] = [*node.body]
     while pending:
         one = pending.pop()

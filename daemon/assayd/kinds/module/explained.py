@@ -39,7 +39,9 @@ Texts = ModuleFiles
 def add_explanation(
     finding: Finding, raised: RaisedException, texts: Mapping[str, str], test: str = ""
 ) -> Finding:
-    """Add the explanation of an exception, derived from the module's files, to its finding.
+    """Return the finding with an explanation of the exception, derived from the module's files.
+
+    If no explanation is found, return the finding unchanged.
 
     Args:
         finding: the plain finding.
@@ -67,7 +69,10 @@ def add_file_hints(found: Sequence[Finding], files: Mapping[str, str]) -> list[F
 
 
 def suggest_similar_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
-    """Add the name of a similar submitted file to a finding about a missing file."""
+    """Return a finding about a missing file with the name of a similar submitted file.
+
+    Return the finding unchanged if it has another cause, or if no file is similar.
+    """
     found = _NO_FILE.search(finding.message)
     if found is None:
         return finding
@@ -91,7 +96,10 @@ _NO_FILE = re.compile(r"No such file or directory: '([^']{1,200})'")
 def _explain_missing_await(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain a failure caused by ``response = client.get(…)`` without `await`."""
+    """Explain a failure caused by ``response = client.get(…)`` without `await`.
+
+    Return None if the module's files don't show this cause.
+    """
     file, text = raised.file or "", texts.get(raised.file or "", "")
     lines = texts.lines(text)
     patterns = [
@@ -113,7 +121,10 @@ def _explain_missing_await(
 def _explain_coroutine_compared(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``assert adapter.fetch_raw("Oslo") == X``, which lacks `await`."""
+    """Explain ``assert adapter.fetch_raw("Oslo") == X``, which lacks `await`.
+
+    Return None if the module's files don't show this cause.
+    """
     file, text, name = raised.file or "", texts.get(raised.file or "", ""), found[1].rpartition(".")[2]
     number = raised.line or 0
     line = texts.line(text, number)
@@ -154,7 +165,10 @@ def _explain_uncalled_method(
 def _explain_unknown_fixture(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``def test_x(adaptor)``: the fixture is named `adapter`, or it has no decorator."""
+    """Explain ``def test_x(adaptor)``: the fixture is named `adapter`, or it has no decorator.
+
+    Return None if the module's files don't show this cause.
+    """
     file, _, name = test.partition("::")
     text, wanted = texts.get(file, ""), found[1]
     known = {each.name: each for each in texts.iter_functions(text)}
@@ -185,7 +199,10 @@ def _explain_unknown_fixture(
 
 
 def _replace_plugin(fixture: str, texts: Texts) -> str | None:
-    """Return the replacement for a plug-in's fixture that fakes a client, and the call to replace."""
+    """Return the replacement for a plug-in's fixture that fakes a client, and the call to replace.
+
+    Return None if the fixture is unknown, or if no file calls the client.
+    """
     library = _FAKES.get(fixture)
     if library is None:
         return None
@@ -208,7 +225,10 @@ _FIXTURES = ("monkeypatch", "tmp_path", "capsys", "caplog", "request", "recwarn"
 def _explain_unknown_argument(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``Reading(particle=…)`` if the field is `particles`."""
+    """Explain ``Reading(particle=…)`` if the field is `particles`.
+
+    Return None if the module's files don't show this cause.
+    """
     owner, wanted = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
     near = find_similar_names(
         wanted, (name for text in texts.values() for name in texts.parameters(text, owner))
@@ -223,7 +243,10 @@ def _explain_unknown_argument(
 def _explain_unused_argument(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain an unused argument: ``parametrize("particle", …)`` for ``def test_grade(particles)``."""
+    """Explain an unused argument: ``parametrize("particle", …)`` for ``def test_grade(particles)``.
+
+    Return None if the module's files don't show this cause.
+    """
     owner, wanted = found[1], found[2]
     for file, text in texts.items():
         node = next((each for each in texts.iter_functions(text) if each.name == owner), None)
@@ -248,7 +271,10 @@ def _explain_unknown_mark(
 def _explain_missing_self(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain a missing ``self.``: ``round(particles / LIMIT)`` in a class with the field `particles`."""
+    """Explain a missing ``self.``: ``round(particles / LIMIT)`` in a class with the field `particles`.
+
+    Return None if the module's files don't show this cause.
+    """
     name, text = found[1], texts.get(raised.file or "", "")
     function = texts.find_function_at(text, raised.line or 0)
     first = function.args.args[0].arg if function is not None and function.args.args else ""
@@ -261,7 +287,10 @@ def _explain_missing_self(
 def _explain_field_order(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain a field without a default that follows a field with a default."""
+    """Explain a field without a default that follows a field with a default.
+
+    Return None if the module's files don't show this cause.
+    """
     text = texts.get(raised.file or "", "")
     pattern = re.compile(rf"\s++{re.escape(found[1])}\s*+:")
     lines = [n for n, line in enumerate(texts.lines(text), 1) if pattern.match(line)]
@@ -294,7 +323,10 @@ def _explain_wrong_with_statement(
 def _explain_json_load_of_text(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``json.load("answer.json")``: `json.load` expects an open file."""
+    """Explain ``json.load("answer.json")``: `json.load` expects an open file.
+
+    Return None if the module's files don't show this cause.
+    """
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     loaded = re.search(r"json\.load\(\s*+([\"'][^\"']++[\"'])\s*+\)", line)
@@ -346,7 +378,10 @@ def _explain_method_as_value(
 def _explain_called_value(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``reading.share()`` for a property, or ``adapter()`` for the value of a fixture."""
+    """Explain ``reading.share()`` for a property, or ``adapter()`` for the value of a fixture.
+
+    Return None if the module's files don't show this cause.
+    """
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     function = texts.find_function_at(text, number)
@@ -368,7 +403,10 @@ def _explain_called_value(
 def _explain_dict_attribute(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``raw.city`` for a dict, which needs ``raw["city"]``."""
+    """Explain ``raw.city`` for a dict, which needs ``raw["city"]``.
+
+    Return None if the module's files don't show this cause.
+    """
     if finding.suggestion is not None and finding.suggestion.startswith("Did you mean"):
         return None
     text, number = texts.get(raised.file or "", ""), raised.line or 0
@@ -413,7 +451,10 @@ def _explain_circular_import(
 def explain_unexpected_exception(
     finding: Finding, raised: RaisedException, texts: Mapping[str, str], test: str
 ) -> Finding:
-    """Add a hint to a finding about a test that expects a different exception than the raised one."""
+    """Return the finding with a hint if its test expects a different exception than the raised one.
+
+    Otherwise, return the finding unchanged.
+    """
     file, _, name = test.partition("::")
     files = index_files(texts)
     text, kind = files.get(file, ""), raised.error_type.rpartition(".")[2]

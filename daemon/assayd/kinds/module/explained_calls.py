@@ -289,7 +289,7 @@ def add_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
 
 
 def _find_data_keys(texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the keys of the module's JSON files, and of the dicts in its tests."""
+    """Yield the top-level keys of the module's JSON files. Skip files that are too long or invalid."""
     left = MAX_PARSED_CHARS
     for file, text in texts.items():
         if file.endswith(".json") and len(text) <= left:
@@ -596,4 +596,4 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
      _explain_missing_annotation),
     (re.compile(r"^exceptions must derive from BaseException"), _explain_raised_text),
 )  # fmt: skip
-"""Patterns of messages with their explanations, tried before all others."""
+"""Patterns of messages with their explanations, tried after `PATCHES` and before all others."""

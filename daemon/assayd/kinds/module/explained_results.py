@@ -36,7 +36,10 @@ _SHOWN_CHARS = 100
 
 
 def _find_only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
-    """Return the file and line of a function's only statement, or None for a longer function."""
+    """Return the file and line of a function's only statement.
+
+    Return None if the function is longer, or if not exactly one function has this name.
+    """
     found = [
         (file, node)
         for file, text in texts.items()
@@ -75,7 +78,10 @@ def _find_values(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
 def _explain_differing_key(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``Differing items: {'share': 0.1} != {'share': 0.2}`` with the line that computes `share`."""
+    """Explain ``Differing items: {'share': 0.1} != {'share': 0.2}`` with the line that computes `share`.
+
+    Return None if the module's files don't show this cause.
+    """
     written = list(_find_values(found[1], texts))
     if len(written) != 1:
         return None
@@ -88,7 +94,10 @@ def _explain_differing_key(
 def _explain_wrong_result(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``assert grade(3) == "good"`` if the function has only one statement."""
+    """Explain ``assert grade(3) == "good"`` if the function has only one statement.
+
+    Return None if the module's files don't show this cause.
+    """
     line = texts.line(texts.get(raised.file or "", ""), raised.line)
     called = re.match(r"\s*+assert\s++(?:await\s++)?(?:\w++\.)*+(\w++)\(", line)
     place = _find_only_statement(called[1], texts) if called is not None else None
@@ -156,7 +165,10 @@ def _iter_imported_names(lines: Sequence[str], pattern: re.Pattern[str]) -> Iter
 def _explain_missing_target(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: ModuleFiles, test: str
 ) -> Finding | None:
-    """Explain that the patched name doesn't exist."""
+    """Explain that the patched name doesn't exist.
+
+    Return None if the module's files don't show this cause.
+    """
     text = texts.get(raised.file or "", "")
     patched = _PATCHED.search(texts.line(text, raised.line))
     if patched is None or raised.file is None or raised.line is None:
@@ -170,7 +182,10 @@ def _explain_missing_target(
 def _explain_wrong_target(
     finding: Finding, raised: RaisedException, found: re.Match[str], texts: ModuleFiles, test: str
 ) -> Finding | None:
-    """Explain that a call used the network because the test patched a different name."""
+    """Explain that a call used the network because the test patched a different name.
+
+    Return None if the module's files don't show this cause.
+    """
     file, _, name = test.partition("::")
     here = [
         target for target, at, line in _get_patch_targets(texts) if (at, line) == (raised.file, raised.line)
@@ -189,7 +204,10 @@ def _explain_wrong_target(
 
 
 def _find_similar_targets(patched: str, targets: Sequence[str]) -> list[str]:
-    """Return the targets whose last part equals or resembles the patched name's. If none, return all."""
+    """Return the targets whose last part equals that of the patched name.
+
+    If there are none, return those with the most similar last part, or else all targets.
+    """
     last = patched.rpartition(".")[2]
     same = [target for target in targets if target.rpartition(".")[2] == last]
     near = find_close_names(last, sorted({target.rpartition(".")[2] for target in targets}))

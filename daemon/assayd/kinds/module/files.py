@@ -1,7 +1,5 @@
 """A module's files: their paths, number, sizes and roles, and which file is at fault.
 
-Checks the paths, number and sizes of a module's files, and determines the files' roles.
-
 This module checks only names and sizes; other checks read the contents.
 
     ../adapter.py            paths.not_inside
@@ -122,7 +120,7 @@ def list_test_files(files: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
-    """Return the adapter's file.
+    """Return the adapter's file, or None if it can't be determined.
 
     The adapter's file is ``adapter.py``; otherwise, the file of the manifest's entrypoint; otherwise, the
     only top-level Python file without tests.
@@ -255,7 +253,10 @@ def _is_failed_test(error: Mapping[str, object]) -> bool:
 
 
 def _find_tested_file(test: str, files: frozenset[str]) -> str | None:
-    """Return the file that a test file is named after (``rates.py`` for ``test_rates.py``), or None."""
+    """Return the file that a test file is named after (``rates.py`` for ``test_rates.py``).
+
+    Return None if not exactly one file has this name.
+    """
     stem = PurePosixPath(test).stem
     names = {stem.removeprefix("test_"), stem.removesuffix("_test")}
     found = [one for one in files if is_python(one) and not is_test(one) and PurePosixPath(one).stem in names]

@@ -80,7 +80,7 @@ class _FileNames:
     aliases: dict[str, set[str]] = field(default_factory=dict)
 
     def resolve_dotted(self, node: ast.AST, scope: Scope) -> set[str]:
-        """Return the dotted names to which an expression can refer."""
+        """Return the dotted names to which an expression can refer, or an empty set if they are unknown."""
         match node:
             case ast.Name(id=name):
                 return self._resolve_name(name, scope)
@@ -136,7 +136,10 @@ class _FileNames:
         return names
 
     def _resolve_call(self, node: ast.Call, scope: Scope) -> set[str]:
-        """Return the possible results of a call that looks up an object by its name."""
+        """Return the possible results of a call that looks up an object by its name.
+
+        Return an empty set for other calls.
+        """
         function = self.resolve_dotted(node.func, scope)
         first, *others = node.args or [ast.Constant(value=None)]
         if "builtins.getattr" in function and others:
@@ -335,7 +338,10 @@ def _get_literal_text(node: ast.AST) -> str | None:
 
 
 def _append_attribute(bases: Iterable[str], name: str | None) -> Iterator[str]:
-    """Yield each base name with an attribute appended, up to the longest useful length."""
+    """Yield each base name with an attribute appended, except names that are too long.
+
+    Yield nothing if `name` is None.
+    """
     for base in bases:
         if name is not None and base.count(".") < _MAX_CHAIN:
             yield f"{base}.{normalize_name(name)}"

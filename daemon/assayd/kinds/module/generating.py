@@ -220,7 +220,10 @@ def has_tests(context: ModuleContext) -> bool:
 
 
 def describe_task(context: ModuleContext) -> str:
-    """Describe the task: list the files that an answer must contain, without the files already supplied."""
+    """Return the task, with the files that the answer must contain.
+
+    These are the files that the request doesn't supply.
+    """
     return f"Write an adapter module: {', '.join(words for _, words in _list_requested_files(context))}."
 
 

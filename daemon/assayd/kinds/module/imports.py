@@ -217,7 +217,10 @@ class _UnusedImports:
         return (alias.asname or alias.name.partition(".")[0]) in self._used_names
 
     def edit(self, node: ast.Import | ast.ImportFrom) -> Edit | None:
-        """Return the edit that removes an import of one unused name, if the line contains nothing more."""
+        """Return the edit that removes an import of one unused name.
+
+        Return None if the name is used, or if the import isn't alone on its line, or alone in its block.
+        """
         [alias, *others] = node.names
         if others or alias.name == "*" or self.uses_import(node) or _is_only_child(node, self._tree):
             return None
@@ -233,7 +236,7 @@ def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
 
 
 def _get_referenced_name(node: ast.AST) -> str | None:
-    """Return the name that a node reads, including names in the strings of ``__all__``."""
+    """Return the name that a node reads, including the strings in ``__all__``, or None for other nodes."""
     if isinstance(node, ast.Name):
         return node.id
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

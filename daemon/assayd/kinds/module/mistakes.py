@@ -99,7 +99,10 @@ Trees = Mapping[str, ast.Module]
 
 
 def list_own_names(trees: Trees) -> Mapping[str, frozenset[str]]:
-    """Return the importable names of each file, by the dotted name of the file."""
+    """Return the importable names of each file, by the dotted name of the file.
+
+    Files that bind names dynamically (by a star import or `__getattr__`) are omitted.
+    """
     found: dict[str, frozenset[str]] = {}
     for file, tree in trees.items():
         names = find_bound_names(tree)
@@ -305,7 +308,10 @@ def check_dropped_results(file: str, text: str, tree: ast.Module, budget: Compil
 
 
 def _find_dropped_expression(statement: ast.stmt) -> str | None:
-    """Return the expression that a function's last statement computes but doesn't return."""
+    """Return the expression that a function's last statement computes but doesn't return.
+
+    Return None for other statements.
+    """
     match statement:
         case ast.Expr(value=value) if isinstance(value, _VALUES):
             return ast.unparse(value)[:120]
@@ -436,7 +442,10 @@ _REQUESTS = frozenset({"get", "post", "put", "patch", "delete", "head", "request
 
 
 def check_json(file: str, text: str) -> Finding | None:
-    """Check that a ``.json`` file is valid JSON; e.g. Python quotes -> files.json (a warning)."""
+    """Return the finding for a ``.json`` file that isn't valid JSON: files.json (a warning).
+
+    Return None if the file is valid or nested too deeply to check.
+    """
     try:
         json.loads(text)
     except RecursionError:
@@ -458,7 +467,7 @@ def check_json(file: str, text: str) -> Finding | None:
 
 
 def _build_json_edit(text: str) -> Edit | None:
-    """Return the edit that rewrites a Python literal as JSON."""
+    """Return the edit that rewrites a Python literal as JSON, or None if the text isn't such a literal."""
     try:
         value = ast.literal_eval(text.strip()) if len(text) <= _MAX_LITERAL else None
         written = json.dumps(value) if isinstance(value, dict | list) else None
@@ -472,7 +481,10 @@ _MAX_LITERAL = 10_000
 
 
 def suggest_self_prefix(finding: Finding, text: str) -> Finding:
-    """Suggest ``self.`` in a finding about an undefined name if an attribute with this name exists."""
+    """Suggest ``self.`` in a finding about an undefined name if an attribute with this name exists.
+
+    Return other findings unchanged.
+    """
     named = re.match(r"'(\w+)' is not defined", finding.message)
     if named is None or (f"self.{named[1]}" not in text and named[1] != "config"):
         return finding
@@ -535,7 +547,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def build_word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:
-    """Return the edit that replaces a word in a line, if the line contains the word exactly once."""
+    """Return the edit that replaces a word, or None if the line doesn't contain it exactly once."""
     line = get_line(text, number)
     pattern = rf"(?<=[\"']){re.escape(old)}(?=[\"'])" if quoted else rf"(?<![\w.]){re.escape(old)}(?!\w)"
     if line is None or len(re.findall(pattern, line)) != 1:

@@ -86,7 +86,10 @@ class Mutant(BaseModel):
 
 
 def generate_mutants(source: str, most: int) -> list[Mutant]:
-    """Return up to `most` mutants. Distribute them over functions, lines and types of change."""
+    """Return up to `most` mutants. Distribute them over functions, lines and types of change.
+
+    Return none if the source can't be compiled or is too large.
+    """
     if most < 1:
         return []
     read = _parse_and_compile(source)

@@ -71,17 +71,17 @@ class ModuleFiles(Mapping[str, str]):
         return len(self._texts)
 
     def try_spend_explanation(self) -> bool:
-        """Count one explanation of a failure. Return False if the limit is reached."""
+        """Count one explanation of a failure. Return whether the limit still allows it."""
         self._explained_left -= 1
         return self._explained_left >= 0
 
     def try_spend_advice(self) -> bool:
-        """Count one hint that requires reading the source. Return False if the limit is reached."""
+        """Count one hint that requires reading the source. Return whether the limit still allows it."""
         self._advised_left -= 1
         return self._advised_left >= 0
 
     def lines(self, text: str) -> Sequence[str]:
-        """Return the first lines of a source. Replace a line that is too long by an empty line."""
+        """Return the first lines of a source, at most 5,000, with an empty line for each that is too long."""
         if text not in self._short:
             lines = text[:MOST_CHARS].split("\n", _MAX_LINES)[:_MAX_LINES]
             self._short[text] = [line if len(line) <= _LINE_CHARS else "" for line in lines]
@@ -109,7 +109,7 @@ class ModuleFiles(Mapping[str, str]):
         return self._get_parsed(text).dicts
 
     def find_function_at(self, text: str, line: int) -> Function | None:
-        """Return the innermost function that contains the line with this 1-based number."""
+        """Return the innermost function that contains a 1-based line, or None if the line is in none."""
         around = [each for each in self.iter_functions(text) if each.lineno <= line <= (each.end_lineno or 0)]
         return around[-1] if around else None
 
@@ -119,7 +119,7 @@ class ModuleFiles(Mapping[str, str]):
         return {name for name, words in decorations.items() if any(word in one for one in words)}
 
     def parameters(self, text: str, owner: str) -> Iterator[str]:
-        """Yield the parameters of a function, or the fields and parameters of a class."""
+        """Yield the parameters of a function, or the fields, methods and parameters of a class."""
         for node in self._get_parsed(text).definitions:
             if node.name == owner and isinstance(node, ast.ClassDef):
                 yield from list_fields(node)
@@ -127,7 +127,7 @@ class ModuleFiles(Mapping[str, str]):
                 yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
 
     def list_class_attributes_at(self, text: str, line: int) -> Collection[str]:
-        """Return the attributes of the class that contains the line with this 1-based number."""
+        """Return the attributes of the class that contains a 1-based line, or none outside of classes."""
         classes = [one for one in self.iter_classes(text) if one.lineno <= line <= (one.end_lineno or 0)]
         if not classes:
             return ()

@@ -1,6 +1,4 @@
-"""Reads what a unit of pytest reported: its record, and which lines of the adapter the tests ran.
-
-Parses the record of a `pytest` unit line by line, and checks its consistency.
+"""Parses the record of a `pytest` unit line by line, and checks its consistency.
 
 The record is an unverified claim of the guest, and `pytest_unit` decides which parts to trust. Lines that
 are out of order, repeated, or lack a matching end are contradictions.
@@ -71,7 +69,7 @@ class PytestRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineCoverage:
-    """The executed lines of the adapter's functions, grouped by block, and the blocks that were entered.
+    """The lines of the adapter's functions, grouped by block, and the numbers of the executed blocks.
 
     `owners` maps each block to the line of the ``def`` if the block is a function's body, and to 0
     otherwise.
@@ -128,7 +126,10 @@ def _process_line(told: PytestRecord, fields: Fields, number: int) -> None:
 
 
 def _process_collection(told: PytestRecord, fields: Fields) -> None:
-    """Process a record line about the import of the file or about the collected tests."""
+    """Process a record line about the import of the file or about the collected tests.
+
+    Raises: GuestJsonError, if the line is unknown or out of order.
+    """
     if told.collected is not None:
         raise GuestJsonError("a misplaced line")
     match fields.get("event"):
@@ -277,7 +278,10 @@ def find_methods(tree: ast.Module) -> dict[str, list[list[int]]]:
 def judge_coverage(
     file: str, text: str, methods: Methods, contract: Sequence[str], found: Sequence[LineCoverage]
 ) -> Iterator[Finding]:
-    """Yield findings about the parts of the adapter that no test ran. `methods` are the file's methods."""
+    """Yield findings about the parts of the adapter that no test ran, or none without coverage data.
+
+    `methods` are the file's methods.
+    """
     if not found:
         return
     ran, known = _merge_lines(found)

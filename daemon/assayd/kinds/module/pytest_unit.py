@@ -183,7 +183,7 @@ def _event_findings(file: str, unit: UnitResult, texts: Texts) -> Iterator[Findi
 
 
 def _list_own_modules(texts: Texts) -> str:
-    """List the module's own files that a test can import, except the test files."""
+    """Return the names of the module's files that a test can import, separated by commas."""
     return ", ".join(sorted(module_name(name) for name in texts if is_python(name) and not is_test(name)))
 
 
@@ -321,7 +321,7 @@ def _explain_failure(finding: Finding, raised: RaisedException, texts: Texts, te
 
 
 def _get_general_advice(rule: str, raised: RaisedException) -> str | None:
-    """Return the hint that doesn't depend on the source code."""
+    """Return a hint that doesn't depend on the source code, or None if there is none."""
     if rule == "tests.exited":
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":

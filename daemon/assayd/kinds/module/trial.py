@@ -75,7 +75,10 @@ def plan_trial(
 def judge_trial(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
-    """Return the finding about detected changes. Ignore changes in executed lines that weren't tried."""
+    """Return the finding about detected changes, or no finding if no change was tried.
+
+    Changes in executed lines that weren't tried are ignored. Changes in other lines count as undetected.
+    """
     tried = _find_covered_mutants(payload, tests)
     units = trial.units if trial is not None else ()
     unnoticed = [one for one in payload.mutants if one not in tried]

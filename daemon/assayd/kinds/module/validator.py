@@ -169,7 +169,10 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         )
 
     def labels(self, payload: ModulePayload) -> Mapping[str, str]:
-        """Return the manifest's category and platform, which are parts of the bundle's folder name."""
+        """Return the manifest's category and platform, which are parts of the bundle's folder name.
+
+        Omit each that is missing or isn't a string.
+        """
         manifest = payload.manifest
         said = {name: manifest.get(name) for name in ("category", "platform")}
         return {name: value for name, value in said.items() if isinstance(value, str)}
@@ -244,7 +247,10 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         )
 
     def prepare_trial(self, payload: PreparedModule, policy: ExecutionPolicy) -> PreparedModule:
-        """Return the module with the changes to its adapter that the policy requests."""
+        """Return the module with the changes to its adapter that the policy requests.
+
+        Return it unchanged if the policy requests none, or if the adapter is missing.
+        """
         text = payload.files.get(_get_adapter_file(payload))
         if text is None or not _should_try_mutants(policy):
             return payload
@@ -253,7 +259,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
     def plan_trial(
         self, payload: PreparedModule, policy: ExecutionPolicy, limits: Limits, result: RunResult
     ) -> RunSpec | None:
-        """Plan a run of the tests for each change to the adapter."""
+        """Plan a run of the tests for each change to the adapter, or return None if there are no changes."""
         if not payload.mutants:
             return None
         spec = self.plan(payload, policy, limits)

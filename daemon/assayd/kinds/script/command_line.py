@@ -36,7 +36,8 @@ _OPTIONS = frozenset(option.name for option in command_line.options)
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
     """Return the payload for one Python file, or for files with ``--option argv='program argument…'``.
 
-    Raises: RequestError ``request.options``.
+    Raises: RequestError ``request.options``, if an option is unknown or invalid; ``request.files``, if a file
+    needs ``argv``.
     """
     if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
         known = ", ".join(sorted(_OPTIONS))

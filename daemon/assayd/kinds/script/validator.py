@@ -311,7 +311,7 @@ def _judge_unit(
 
 
 def _add_existing_files(finding: Finding, submitted: ScriptPayload) -> Finding:
-    """Add the existing files to a finding about a missing file."""
+    """Add the existing files to a finding about a missing file. Return other findings unchanged."""
     found = _NO_FILE.match(finding.message)
     if found is None or (finding.suggestion or "").startswith("The image doesn't have this program"):
         return finding
@@ -321,7 +321,10 @@ def _add_existing_files(finding: Finding, submitted: ScriptPayload) -> Finding:
 
 
 def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
-    """Yield findings about the declared outputs. Include the runner's reason for each omitted output."""
+    """Yield findings about declared outputs that are missing or truncated.
+
+    If the runner reported why an output was omitted, include the reason.
+    """
     there = {output.name: output for output in result.outputs}
     for path in submitted.collect:
         if path not in there:
@@ -342,7 +345,10 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
 
 
 def _iter_similar_paths(path: str, code: str) -> Iterator[str]:
-    """Yield string literals with a path's suffix, e.g. ``reports/{year}.csv`` for ``report.csv``."""
+    """Yield string literals with a path's suffix, e.g. ``reports/{year}.csv`` for ``report.csv``.
+
+    Yield nothing for a path without a suffix.
+    """
     suffix = PurePosixPath(path).suffix
     if suffix:
         found = re.findall(r"(['\"])([\w{}./ -]{1,100})\1", code)
@@ -377,9 +383,9 @@ class ScriptKind(Kind[ScriptPayload]):
         return (Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),)
 
     def narrow(self, payload: ScriptPayload, policy: ExecutionPolicy) -> ExecutionPolicy:
-        """Reject a policy that restricts imports if the program's imports can't be checked.
+        """Return the policy, unless it restricts imports and the program's imports can't be checked.
 
-        Raises: RequestError ``policy.unenforceable``.
+        Raises: RequestError ``policy.unenforceable``, in this case.
         """
         if payload.argv and policy.imports.mode is ImportMode.ENFORCE:
             message = (
@@ -390,7 +396,7 @@ class ScriptKind(Kind[ScriptPayload]):
         return policy
 
     def prepare(self, payload: ScriptPayload) -> ScriptPayload:
-        """Return the payload with the extracted code."""
+        """Return the payload with the code extracted from the answer, or unchanged if it has no code."""
         code = payload.code
         return (
             payload
@@ -516,7 +522,7 @@ def _build_unit(
 
 
 def _build_program_file(submitted: ScriptPayload) -> Mapping[str, bytes]:
-    """Return the program as a file, unless a submitted file has the same name."""
+    """Return the code as a file, or no file if there is no code or a submitted file has the same name."""
     if submitted.code is None or FILENAME in submitted.files:
         return {}
     return {FILENAME: submitted.code.encode("utf-8")}

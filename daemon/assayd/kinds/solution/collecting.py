@@ -21,7 +21,7 @@ CHECK = "check"
 _CASE_CLASS = "TestCase"
 _INSTALLED = frozenset({"pytest", "typing_extensions", "pydantic", "hypothesis", "numpy", "pandas"})
 _NEVER_THEIRS = frozenset({*dir(builtins), *sys.stdlib_module_names, *dir(math), *dir(operator), *_INSTALLED})
-"""Names that are never taken from a solution: what tests judge by must be theirs."""
+"""Names that tests never get from the solution, because tests use them to judge it."""
 _MAX_NAMES = 200
 _LOADED_FIRST = (
     "abc", "asyncio", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses",
@@ -33,7 +33,10 @@ _LOADED_FIRST = (
 
 
 def collect_tests(payload: SolutionPayload, tree: ast.Module | None) -> tuple[HiddenTest, ...]:
-    """Return a payload's tests in order. `tree` is the tests' syntax tree, or None for cases and lists."""
+    """Return a payload's tests in order, at most one above the limit `MOST_TESTS`.
+
+    `tree` is the tests' syntax tree, or None for cases and lists.
+    """
     if payload.cases:
         return tuple(
             HiddenTest(name=case.name, do="case", details={"args": case.args, "kwargs": case.kwargs})
@@ -57,7 +60,10 @@ def _find_tests(tree: ast.Module) -> Iterator[HiddenTest]:
 
 
 def _find_assertions(tree: ast.Module) -> Iterator[HiddenTest]:
-    """Yield each module-level assertion as a test, or a single test if one is in a loop or block."""
+    """Yield each module-level assertion as a test, or a single test if one is in a loop or block.
+
+    Code without assertions is a single test if it raises or calls anything, and otherwise no test.
+    """
     plain = [node for node in tree.body if isinstance(node, ast.Assert)]
     blocks = [
         node for node in tree.body if isinstance(node, ast.For | ast.While | ast.If | ast.With | ast.Try)

@@ -28,7 +28,8 @@ _FLAGS = {"true": True, "false": False}
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
     """Return the payload for one file, the options, and further fields from ``--input``.
 
-    Raises: RequestError ``request.options``.
+    Raises: RequestError ``request.options``, if an option is unknown or invalid, or if the entry point is
+    missing.
     """
     if options.sample_paths:
         raise RequestError(

@@ -55,7 +55,10 @@ class TestOutcome:
 
 
 def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
-    """Count the tests that passed. Report the failed tests as far as the request permits."""
+    """Return the judgement of a run: the share of passed tests, and the failed tests.
+
+    Failures are reported only as far as the request permits.
+    """
     payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
     wanted = dict(enumerate(payload.cases))
     units = dict(enumerate(result.units))
@@ -205,7 +208,10 @@ def _judge_raised_exception(unit: UnitResult, record: Fields, payload: PreparedS
 
 
 def _get_assertion_source(told: Fields) -> str:
-    """Return the source line of an assertion without message, which is clearer than the exception type."""
+    """Return the source line of an assertion without message, which is clearer than the exception type.
+
+    Return an empty string for other exceptions.
+    """
     if told.get("error_type") != "AssertionError" or told.get("message"):
         return ""
     lines = str(told.get("traceback") or "").splitlines()

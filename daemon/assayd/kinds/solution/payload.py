@@ -19,13 +19,13 @@ class RevealLevel(StrEnum):
     """The amount of hidden-test data that reports, retry contexts and repair prompts reveal."""
 
     NONE = "none"
-    """How many passed."""
+    """Only the number of passed tests."""
     NAMES = "names"
-    """The names of the tests as well."""
+    """The names of the tests, too."""
     MESSAGES = "messages"
-    """What each failed test said as well."""
+    """The messages of failed tests, too."""
     ALL = "all"
-    """Everything, the tests' text and what the solution printed included."""
+    """Everything, including the source of the tests and the solution's output."""
 
     def includes(self, other: RevealLevel) -> bool:
         """Return whether this level reveals at least as much as another level."""

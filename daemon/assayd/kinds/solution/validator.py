@@ -163,7 +163,7 @@ class SolutionKind(Kind[SolutionPayload, PreparedSolution]):
         return SourcePart(name="code", language="python", text=self.code_of(payload.code))
 
     def surroundings(self, payload: SolutionPayload) -> Sequence[PromptContext]:
-        """Return the context, and the tests if the request reveals them."""
+        """Return the entry point, the context, and the tests if the request reveals them."""
         around = [PromptContext(title="entry point", text=payload.entry_point)]
         if payload.context.strip():
             around.append(PromptContext(title="context", text=payload.context[:_SHOWN_CHARS]))
@@ -261,7 +261,7 @@ def _can_bind_name(tree: ast.Module, name: str) -> bool:
 
 
 def _check_tests(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Finding]:
-    """Check tests: ``assert f(1) = 2`` -> tests.syntax; ``x = 1`` -> a single test; none -> tests.missing."""
+    """Check the tests: ``assert f(1) = 2`` -> tests.syntax; ``x = 1``, or too many -> tests.missing."""
     found = []
     for text in (*_list_test_texts(payload), payload.context):
         source = python_source.parse_source(text)

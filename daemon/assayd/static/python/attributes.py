@@ -56,7 +56,10 @@ def find_format_template(
 
 
 def iter_template_attributes(text: str, depth: int = 0) -> Iterator[str]:
-    """Yield the attributes that a template accesses, including those in nested format specs."""
+    """Yield the attributes that a template accesses, including those in nested format specs.
+
+    Yield nothing for an invalid template.
+    """
     try:
         fields = list(Formatter().parse(text))
     except ValueError:
@@ -257,7 +260,7 @@ _PLAIN_FIELDS = 'Write the names of the fields: __match_args__ = ("x", "y").'
 
 
 def _check_named(view: SecurityView, node: ast.AST, name: str) -> Iterator[Finding]:
-    """Yield the finding for a disallowed attribute that is accessed by name, e.g. through getattr."""
+    """Yield the finding if an attribute that is accessed by name, e.g. through getattr, isn't allowed."""
     refused = explain_refused_attribute(name, view.uses_paths, view.own)
     if refused is None and normalize_name(name) in _KEPT and _is_change(node):
         message = f"{name!r} of an object is replaced."
@@ -300,7 +303,10 @@ def _is_super_call(view: SecurityView, node: ast.Attribute, site: NodeSite) -> b
 
 
 def _build_vars_edit(view: SecurityView, node: ast.Attribute) -> Edit | None:
-    """Return the edit that replaces ``x.__dict__`` by ``vars(x)``, for a plain name `x` on one line."""
+    """Return the edit that replaces ``x.__dict__`` by ``vars(x)``.
+
+    Return None if `x` isn't a plain name, or if the expression isn't read on a single ASCII line.
+    """
     line = get_line(view.text, node.lineno)
     if line is None or node.lineno != node.end_lineno or not isinstance(node.value, ast.Name):
         return None

@@ -122,7 +122,7 @@ class PolicyModules:
 
 
 def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, text: str) -> Iterator[Finding]:
-    """Yield the findings of one import statement."""
+    """Yield the findings of one import statement. In observe mode, they are informational."""
     severity = Severity.ERROR if modules.policy.mode is ImportMode.ENFORCE else Severity.INFO
     problems = (
         _check_import(node, modules) if isinstance(node, ast.Import) else _check_from_import(node, modules)
@@ -303,7 +303,7 @@ def suggest_import(module: str, modules: PolicyModules) -> str:
 
 
 def list_imports_once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Keep the list of allowed imports only in the first finding that contains it."""
+    """Yield the findings, with the list of allowed imports only in the first finding that contains it."""
     first: int | None = None
     for finding in findings:
         if finding.suggestion is not None and finding.suggestion.startswith(WHITELIST):
@@ -368,7 +368,10 @@ def add_import_edits(
 
 
 def iter_unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
-    """Yield each module whose import is unused, and the edit that removes the import."""
+    """Yield each module whose import is unused, and the edit that removes the import.
+
+    Only module-level imports of one module that are alone on their line are considered.
+    """
     for node in _map_imports_by_line(tree).values():
         edit = _build_removal_edit(node, tree, text) if _module_name(node) != "__future__" else None
         if edit is not None:
@@ -480,7 +483,10 @@ def _build_package_warning(finding: Finding, edit: Edit | None) -> Finding:
 
 
 def _build_path_import_edit(finding: Finding, text: str) -> Edit | None:
-    """Return the edit that changes ``import os`` to ``import os.path``, which also binds `os`, or None."""
+    """Return the edit that changes ``import os`` to ``import os.path``, which also binds `os`.
+
+    Return None if the line isn't a plain import of `os`.
+    """
     line = get_line(text, finding.line)
     found = (
         None

@@ -102,6 +102,8 @@ def check_undefined(
 ) -> Iterator[Finding]:
     """Yield the findings for names that the source reads but never binds.
 
+    Yield nothing if a star import, or dynamic access to a namespace, can bind further names.
+
     Args:
         source: the parsed source.
         given: names that are bound before the source runs.
@@ -141,7 +143,7 @@ def _find_undefined(
 
 
 def _find_skipped_nodes(tree: ast.Module) -> set[ast.AST]:
-    """Return the nodes to skip in the check, with all of their descendants."""
+    """Return the nodes that the check skips. Their descendants are skipped, too."""
     late = any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
@@ -217,9 +219,9 @@ def _finding(one: _UndefinedName, source: PythonSource, tree: ScopedTree, severi
 
 
 def _guess_intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None:
-    """Return the name that was probably intended, from the nearest scope.
+    """Return the visible name that was probably intended, or None if no name is similar.
 
-    For a call, only functions are considered.
+    For a call, functions and imports are preferred.
     """
     node = site.node
     name = node.id if isinstance(node, ast.Name) else ""
@@ -243,7 +245,10 @@ def _guess_intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None
 
 
 def _build_misspelling_edit(one: _UndefinedName, meant: str, text: str) -> Edit | None:
-    """Return the edit that corrects a misspelled name at all of its locations."""
+    """Return the edit that corrects a misspelled name at all of its locations.
+
+    Return None if the name isn't found at a location, or if the result doesn't compile.
+    """
     lines = text.split("\n")
     for site in sorted(one.sites, key=lambda s: (_get_site_line(s), _get_site_column(s)), reverse=True):
         line = lines[_get_site_line(site) - 1]
@@ -373,7 +378,7 @@ def check_undefined_names(
     given: Collection[str] = (),
     severity: Severity = Severity.ERROR,
 ) -> Iterator[Finding]:
-    """Yield the findings for undefined names in a parsed source.
+    """Yield the findings for undefined names, missing returns and needless imports in a parsed source.
 
     Args:
         source: the parsed source.
@@ -420,7 +425,11 @@ def _build_allowed_predicate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UndefinedUse:
-    """A use of an undefined name, with its line and the accessed attributes (None for any other use)."""
+    """The uses of an undefined name: the line of the first, and the accessed attributes.
+
+    `attributes` is None if the name is also used without an attribute; `known` contains the attributes in
+    either case.
+    """
 
     line: int
     attributes: frozenset[str] | None
@@ -494,7 +503,7 @@ def _check_missing_imports(uses: _UndefinedUses, source: PythonSource, allows: A
 
 
 def _choose_import(name: str, asked: _UndefinedUse, allows: Allows) -> str | None:
-    """Return the import that binds a name, or None if several imports are possible."""
+    """Return the import that binds a name, or None if it isn't allowed or isn't certain."""
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
     if asked.attributes is None:
@@ -512,7 +521,7 @@ def _choose_import(name: str, asked: _UndefinedUse, allows: Allows) -> str | Non
 
 
 def _build_plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str | None:
-    """Return the import of a module if it is allowed and the module has all accessed attributes."""
+    """Return the import of a module, or None if it isn't allowed or lacks an accessed attribute."""
     if name == "os" and attributes <= _PATH_NAMES and not allows("os", None):
         return "import os.path" if allows("os.path", None) else None
     module = importlib.import_module(name)
@@ -526,7 +535,10 @@ def _refers_to_submodule(dotted: str, asked: _UndefinedUse, allows: Allows) -> b
 
 
 def _choose_datetime_import(attributes: frozenset[str], allows: Allows) -> str | None:
-    """Return the import of the module or of the class `datetime`, inferred from the accessed attributes."""
+    """Return the import of the module or of the class `datetime`, inferred from the accessed attributes.
+
+    Return None if both or neither have them, or if the import isn't allowed.
+    """
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
     if of_module == of_class or not allows("datetime", "datetime"):

@@ -36,7 +36,10 @@ _MAX_PLACES = 40
 
 
 def replace_assignment_in_condition(error: SyntaxError, text: str) -> Edit | None:
-    """Return the edit that turns an assignment into a comparison: ``if x = 1:`` -> ``if x == 1:``."""
+    """Return the edit that turns an assignment into a comparison: ``if x = 1:`` -> ``if x == 1:``.
+
+    Return None unless exactly one such edit compiles and the compared name is used before.
+    """
     line = get_line(text, error.lineno)
     if line is None or error.lineno is None:
         return None
@@ -74,7 +77,10 @@ def _is_known(name: str, text: str, line: int) -> bool:
 
 
 def insert_comma(error: SyntaxError, text: str) -> Edit | None:
-    """Return the edit that inserts a comma between two values in brackets: ``f(a b)`` -> ``f(a, b)``."""
+    """Return the edit that inserts a comma between two values in brackets: ``f(a b)`` -> ``f(a, b)``.
+
+    Return None unless exactly one position makes the text compile.
+    """
     line = get_line(text, error.lineno)
     if line is None or error.lineno is None:
         return None
@@ -103,7 +109,10 @@ def _iter_comma_insertions(line: str) -> Iterator[str]:
 
 
 def close_open_bracket(error: SyntaxError, text: str) -> Edit | None:
-    """Return the edit that closes a bracket, at the end of its line or after the lines indented below."""
+    """Return the edit that closes a bracket, at the end of its line or after the lines indented below.
+
+    Return None if the position is uncertain, or if the text doesn't compile with the edit.
+    """
     found = re.search(r"'([(\[{])' was never closed", error.msg)
     lines = text.split("\n")
     if found is None or error.lineno is None or not error.offset or error.lineno > len(lines):
@@ -168,7 +177,10 @@ def _strip_nested_brackets(inside: str) -> str:
 
 
 def _find_last_indented(lines: list[str], at: int) -> int | None:
-    """Return the last of the lines indented below a bracket's line, or None if the text ends with them."""
+    """Return the index of the last line indented below a bracket's line.
+
+    Return None if there is none, if a closing bracket follows, or if the text ends with these lines.
+    """
     indent, last = _measure_indentation(lines[at]), None
     for number in range(at + 1, len(lines)):
         if not lines[number].strip():

@@ -59,7 +59,10 @@ class _Block:
 
 @lru_cache(maxsize=8)
 def extract_code(answer: str) -> AnswerCode:
-    """Return the Python code of an answer. Cleaning the result again doesn't change it."""
+    """Return the Python code of an answer, or the whole answer if it is too long or too deeply nested.
+
+    Extracting the code from the result again doesn't change it.
+    """
     text = answer.lstrip(_MARK).replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > SOURCE_BYTES:
         return AnswerCode(text=text)
@@ -81,7 +84,10 @@ def _unwrap(text: str) -> AnswerCode | None:
 
 
 def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
-    """Return the first Python block or, without one, the first unmarked block; None means all text."""
+    """Return the block with the code and all blocks of that type, or None if all of the text is code.
+
+    The code is in the first Python block or, without one, in the first block without a language.
+    """
     first = _FENCE.search(text)
     if first is None or _is_in_string(text[: first.start()]) or is_valid_python(text):
         return None
@@ -126,7 +132,10 @@ def _find_closing_fence(text: str, opening: re.Match[str], start: int) -> tuple[
 
 
 def _find_code_before_fence(text: str, fence: re.Match[str]) -> _Block | None:
-    """Return the code before a closing fence whose opening fence is missing (the prompt may contain it)."""
+    """Return the code before a closing fence whose opening fence is missing (the prompt may contain it).
+
+    Return None if the fence has a language, or if the text before it has no code.
+    """
     if fence["info"].strip():
         return None
     tree = parse_source(text[: fence.start()]).tree
@@ -141,7 +150,10 @@ def _is_in_string(before: str) -> bool:
 
 
 def _unindent(text: str) -> str:
-    """Remove the indentation of code whose first line is indented, which makes it invalid Python."""
+    """Return the code without its indentation if its first line is indented, which is invalid Python.
+
+    Return other code unchanged.
+    """
     if _is_indented(text):
         for candidate in (textwrap.dedent(text).lstrip(_MARK), text.lstrip(string.whitespace + _MARK)):
             if not _is_indented(candidate):

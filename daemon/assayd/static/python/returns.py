@@ -65,7 +65,7 @@ _MOST = 20
 
 
 def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) -> Iterator[Finding]:
-    """Yield the findings for functions that never return the value that their callers use.
+    """Yield the findings for functions without a `return` that their use, name or last line requires.
 
     Args:
         source: the parsed source.
@@ -135,7 +135,10 @@ def _silent_method_finding(function: _Function, source: PythonSource) -> Finding
 
 
 def _never_returns_value(function: _Function) -> bool:
-    """Return whether a function never returns a value and ends normally."""
+    """Return whether a function ends normally without ever returning a value.
+
+    The result is False for generators, and if the last statement is a loop, `pass` or a constant.
+    """
     own = list(_iter_own_nodes(function))
     if any(isinstance(n, ast.Yield | ast.YieldFrom) or (isinstance(n, ast.Return) and n.value) for n in own):
         return False
@@ -251,7 +254,7 @@ def _no_effect_finding(
 
 
 def _find_last_assigned_name(function: _Function) -> str | None:
-    """Return the name of the variable that is assigned last."""
+    """Return the name of the variable that is assigned last, or None if no variable is assigned."""
     for statement in reversed(function.body):
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):

@@ -78,7 +78,10 @@ _explaining: ContextVar[CompileBudget | None] = ContextVar("_explaining", defaul
 
 @contextmanager
 def limit_explanation() -> Iterator[CompileBudget]:
-    """Limit the characters that the body parses and compiles to `TRIED_CHARS` (at most 0.3 s)."""
+    """Limit the characters that the body parses and compiles to `TRIED_CHARS` (at most 0.3 s).
+
+    Yield the budget, which shows whether the limit was reached.
+    """
     budget = CompileBudget(left=TRIED_CHARS)
     token = _explaining.set(budget)
     try:
@@ -117,7 +120,10 @@ def find_certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, 
 
 
 def parse_or_none(text: str) -> ast.Module | None:
-    """Return the syntax tree of a source, or None if it doesn't compile."""
+    """Return the syntax tree of a source, or None if it doesn't compile or takes too long to compile.
+
+    The result is also None if the budget of the current explanation is used up.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -228,7 +234,10 @@ def add_print_parentheses(line: str) -> str | None:
 
 
 def fix_except_clause(line: str) -> str | None:
-    """Change ``except A, B:`` to ``except (A, B):``, and ``except A, error:`` to ``except A as error:``."""
+    """Change ``except A, B:`` to ``except (A, B):``, and ``except A, error:`` to ``except A as error:``.
+
+    Return None for other lines.
+    """
     found = re.fullmatch(r"(\s*except\s+)([\w.]+(?:\s*,\s*[\w.]+)+)(\s*:.*)", line)
     if found is None:
         return None
@@ -359,7 +368,10 @@ def extract_fenced_text(text: str) -> str | None:
 
 
 def insert_comma_after_tuple(text: str, line: int) -> Edit | None:
-    """Return the edit that inserts a comma between tuples on successive lines, or None."""
+    """Return the edit that inserts a comma between tuples on successive lines.
+
+    Return None if no tuple on this line is called, or if other code follows the tuple.
+    """
     tree = parse_or_none(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     for call in calls:
@@ -374,7 +386,7 @@ def insert_comma_after_tuple(text: str, line: int) -> Edit | None:
 
 
 def _find_error_offset(error: SyntaxError, text: str) -> int | None:
-    """Return the offset in the text at which the compiler reports the error."""
+    """Return the text's offset at which the compiler reports the error, or None if it is unknown."""
     line = get_line(text, error.lineno)
     if line is None or error.lineno is None or not error.offset:
         return None
@@ -384,7 +396,7 @@ def _find_error_offset(error: SyntaxError, text: str) -> int | None:
 
 
 def _iter_word_ends(text: str, start: int) -> Iterator[int]:
-    """Yield the offset of the end of every word, beginning at `start`."""
+    """Yield `start`, and then the offset of the end of every later word or sign in the text."""
     yield start
     for found in _TOKEN.finditer(text, start):
         if found[0] != "\n":

@@ -110,12 +110,15 @@ class ScopedTree:
     parents: Mapping[ast.AST, ast.AST | None]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """Return the parent of a node in the tree."""
+        """Return the parent of a node, or None for the module and for nodes outside of the tree."""
         return self.parents.get(node)
 
 
 def build_scoped_tree(tree: ast.Module) -> ScopedTree:
-    """Walk a tree without recursion and record the bindings of each scope."""
+    """Return the nodes of a tree with their scopes, which contain all bindings.
+
+    The tree is walked without recursion.
+    """
     module = Scope(kind=ScopeKind.MODULE)
     scopes = {module: None}
     sites: list[NodeSite] = []
@@ -168,7 +171,7 @@ def _move_declared_bindings(scope: Scope, module: Scope) -> None:
 
 
 def _find_nonlocal_owner(name: str, scope: Scope | None) -> Scope | None:
-    """Return the function scope that owns a `nonlocal` name."""
+    """Return the function scope that owns a `nonlocal` name, or None if no enclosing function binds it."""
     while scope is not None:
         if scope.kind is ScopeKind.FUNCTION and name in scope.bound - scope.declared_nonlocal:
             return scope
@@ -352,7 +355,10 @@ def is_variable(name: str) -> bool:
 
 
 def find_insertion_line(tree: ast.Module) -> int:
-    """Return the line number for a new import, after the docstring and the ``__future__`` imports."""
+    """Return the line number for a new import, after the docstring and the ``__future__`` imports.
+
+    If there is no other code, this is the line after them.
+    """
     for place, statement in enumerate(tree.body):
         docstring = (
             place == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -300,7 +300,10 @@ _NODES = frozenset(_NODE_NAMES.split())
 
 
 def scan_source(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
-    """Return the violations in a parsed source in source order, at most `FINDINGS`."""
+    """Return the violations in a source, at most `FINDINGS`, in source order.
+
+    Return an empty tuple if the source couldn't be parsed.
+    """
     if source.tree is None:
         return ()
     view = SecurityView.from_source(source.text, source.tree, policy)

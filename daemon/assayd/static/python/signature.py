@@ -124,7 +124,8 @@ _WAITING = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 def build_rename_edit(tree: ast.Module, text: str, name: str) -> Edit | None:
     """Return the edit that renames the only function to `name`.
 
-    There is an edit only if the function takes one argument and its present name begins with `name`.
+    Return None unless the function takes one argument, its name begins with `name` and an underscore, and no
+    other code uses either name.
     """
     nodes = list_nodes(tree)
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -142,7 +143,7 @@ def build_rename_edit(tree: ast.Module, text: str, name: str) -> Edit | None:
 
 
 def build_synchronous_edit(function: ast.AsyncFunctionDef, text: str) -> Edit | None:
-    """Return the edit that removes `async` from a function that doesn't use `await`."""
+    """Return the edit that removes `async` from a function, or None if the function awaits or yields."""
     waits = any(isinstance(node, _WAITING) or getattr(node, "is_async", 0) for node in ast.walk(function))
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
     line = get_line(text, function.lineno)
@@ -207,7 +208,7 @@ class _SignatureCheck:
 
 
 def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[Finding, ...]:
-    """Return the findings about the expected function."""
+    """Return the findings about the expected function, or no findings if the source can't be parsed."""
     if source.tree is None:
         return ()
     check = _SignatureCheck(text=source.text, expected=expected)
@@ -343,7 +344,7 @@ def _check_annotations(
 
 
 def _find_last_assigned(node: Function) -> str | None:
-    """Return the name to which the function's last statement assigns."""
+    """Return the name that the last statement assigns or consists of, or None if there is no such name."""
     last = node.body[-1] if isinstance(node, ast.FunctionDef) else None
     match last:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
@@ -355,7 +356,7 @@ def _find_last_assigned(node: Function) -> str | None:
 
 
 def _build_method_hint(tree: ast.Module, expected: ExpectedFunction) -> str | None:
-    """Return a hint about how to call the function, if a class defines it as a method."""
+    """Return a hint that calls the function as a method, or None if no class defines it."""
     for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         if any(isinstance(one, ast.FunctionDef) and one.name == expected.function for one in owner.body):
             call = f"return {owner.name}().{expected.function}({expected.parameter})"

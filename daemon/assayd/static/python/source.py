@@ -61,7 +61,10 @@ class PythonSource:
 
 @lru_cache(maxsize=16)
 def parse_source(text: str) -> PythonSource:
-    """Parse and compile a source without running it. Its line endings must be LF."""
+    """Return a source with its syntax tree, or with the finding that explains why it doesn't compile.
+
+    The source isn't run. Its line endings must be LF.
+    """
     refused = _refusal_finding(text)
     if refused is not None:
         return PythonSource(text=text, tree=None, findings=(refused,))
@@ -99,7 +102,8 @@ _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
 def _compile_or_finding(text: str) -> ast.Module | Finding:
     """Return the tree of a source that compiles, or a finding that explains why it doesn't.
 
-    Compilation detects errors that parsing doesn't, e.g. ``return`` at top level. Raises: SyntaxError.
+    Compilation detects errors that parsing doesn't, e.g. ``return`` at top level. Raises: SyntaxError, if the
+    syntax is invalid.
     """
     try:
         tree = ast.parse(text, FILENAME)

@@ -131,7 +131,10 @@ class _KeywordCandidate:
 
 
 def _explain_old_raise(line: str, number: int, text: str) -> _Explanation | None:
-    """Return the Python 3 form of a Python 2 statement such as ``raise ValueError, "no name"``."""
+    """Return the Python 3 form of a Python 2 statement such as ``raise ValueError, "no name"``.
+
+    Return None for other lines, or if the text doesn't compile with the new line.
+    """
     found = _RAISE.fullmatch(line)
     if found is None:
         return None
@@ -148,7 +151,7 @@ _RAISE = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*)")
 
 
 def _iter_keyword_candidates(line: str, number: int, text: str) -> Iterator[_KeywordCandidate]:
-    """Return each word of the line that is outside strings and one edit away from a keyword."""
+    """Yield a candidate for each word of the line that is outside strings and one edit from a keyword."""
     code = _STRING.sub(lambda one: " " * len(one[0]), line)
     for place in list(_WORD.finditer(code))[:_MAX_PLACES]:
         if keyword.iskeyword(place[0]):
@@ -195,7 +198,10 @@ class _MistakePattern:
 
 
 def explain_syntax_error(error: SyntaxError, text: str) -> Finding:
-    """Return the finding that explains a syntax error, with limited work."""
+    """Return the finding that explains a syntax error.
+
+    If the search for an edit exceeds its limit, the finding has no edit.
+    """
     with limit_explanation() as budget:
         finding = _explain(error, text)
     return replace(finding, edit=None) if budget.is_used_up else finding
@@ -235,7 +241,10 @@ def _explain(error: SyntaxError, text: str) -> Finding:
 
 
 def _correct_line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | None:
-    """Return the correction of an earlier line: ``async def`` instead of ``def``, or an added `with`."""
+    """Return the correction of an earlier line, or None if there is none.
+
+    The correction is ``async def`` instead of ``def``, or an added `with`.
+    """
     lines, number = text.split("\n"), (error.lineno or 1) - 1
     if number >= len(lines):
         return None
@@ -270,7 +279,10 @@ _COMMA = "Add the missing comma."
 
 
 def _explain_missing_operator(error: SyntaxError, text: str, rule: str) -> _Explanation | None:
-    """Return the explanation of a missing sign, with an edit if the line shows the sign's position."""
+    """Return the explanation of a missing sign, or None if no sign is known to be missing.
+
+    If the line shows the sign's position, the explanation has an edit.
+    """
     shown = get_line(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
         edit, missing = close_open_bracket(error, text), list_missing_closers(shown)
@@ -304,7 +316,7 @@ _MAX_LINES = 20
 
 
 def build_warning_findings(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
-    """Return the findings for the compiler's warnings by line.
+    """Return the findings for the compiler's warnings in the order of their lines.
 
     All invalid escapes share one finding.
     """
@@ -337,9 +349,9 @@ def _warning_finding(message: str, line: int, text: str) -> Finding:
 
 
 def _locate_error(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
-    """Return the 1-based line and column of an error.
+    """Return the 1-based line and column of an error, or None for each that is unknown.
 
-    The compiler reports the end of the file as an extra line.
+    The compiler reports the end of the file as an extra line, which is replaced by the last line.
     """
     last = text.count("\n") + 1
     line = min(error.lineno, last) if error.lineno and error.lineno > 0 else None

@@ -262,7 +262,10 @@ class SecurityView:
         return self.modules.names(module) is not None or not self.should_check_uses(module)
 
     def resolve_dotted(self, node: ast.AST, scope: Scope) -> frozenset[str]:
-        """Return the dotted names to which an expression may refer, if these begin with a module."""
+        """Return the dotted names, beginning with a module, to which an expression may refer.
+
+        Return an empty set if there are none.
+        """
         match node:
             case ast.Attribute(value=value, attr=attr):
                 return frozenset(f"{module}.{attr}" for module in self.resolve_modules(value, scope))
@@ -273,7 +276,7 @@ class SecurityView:
                 return frozenset()
 
     def resolve_modules(self, node: ast.AST, scope: Scope) -> frozenset[str]:
-        """Return the modules to which an expression may refer."""
+        """Return the modules to which an expression may refer, or an empty set if it refers to none."""
         names: list[str] = []
         while isinstance(node, ast.Attribute):
             names.append(node.attr)

@@ -40,7 +40,7 @@ _TEST_ALONE = re.compile(r"[ \t]*(?:if|elif)\b[^;#]*\]\]?[ \t]*;?")
 
 
 def find_syntax_edit(text: str, message: str, line: int) -> Edit | None:
-    """Return the edit for a parser error that is reported at a line, or None."""
+    """Return the edit for a parser error that is reported at a line, or None if no correction is valid."""
     for candidate in _generate_corrections(text, message, line):
         if reader.parse_script(candidate).tree is not None:
             return build_edit(text, candidate)
@@ -48,7 +48,7 @@ def find_syntax_edit(text: str, message: str, line: int) -> Edit | None:
 
 
 def locate_mistake(text: str, message: str, line: int) -> int:
-    """Return the 1-based line on which the mistake most likely is."""
+    """Return the 1-based line on which the mistake most likely is, by default the reported line."""
     if "without closing quote" in message:
         starts = _find_open_quotes(text, '"' if '"' in message else "'")
         return starts[0] + 1 if starts else line
@@ -60,7 +60,7 @@ def locate_mistake(text: str, message: str, line: int) -> int:
 
 
 def find_misspelt_keyword(text: str) -> tuple[str, Edit] | None:
-    """Return the misspelled keyword and its edit, if there is exactly one correction that works."""
+    """Return the correct keyword and the edit for a misspelled one, or None unless exactly one edit works."""
     found: list[tuple[str, str]] = []
     lines = text.split("\n")
     tried = 0
@@ -82,7 +82,10 @@ def find_misspelt_keyword(text: str) -> tuple[str, Edit] | None:
 
 
 def remove_script_fences(text: str) -> Edit | None:
-    """Return the edit that removes the fences around a script, which bash would run as commands."""
+    """Return the edit that removes the fences around a script, or None if there are none.
+
+    Return None also if the text inside isn't valid bash.
+    """
     inside = extract_fenced_text(text)
     if inside is None or reader.parse_script(inside).tree is None:
         return None
@@ -174,7 +177,7 @@ def _insert_then(text: str) -> Iterator[str]:
 
 
 def close_quotes(text: str, quote: str) -> Iterator[str]:
-    """Yield scripts with a quote closed at the end of its line, if it can't be closed on another line."""
+    """Yield the script with a quote closed at the end of its line, if this works on exactly one line."""
     lines = text.split("\n")
     good: list[tuple[int, int, str]] = []
     for number in _find_open_quotes(text, quote)[:_MOST_QUOTES]:

@@ -127,7 +127,8 @@ def build_tree(tree: bytes) -> ScriptNode:
 
     Raises:
         RecursionError: the tree is nested too deeply.
-        ValueError: the input isn't a tree.
+        ValueError: the input isn't JSON.
+        TypeError: the JSON value isn't a node.
     """
     root = json.loads(tree, object_hook=_build_node)
     if not isinstance(root, ScriptNode):

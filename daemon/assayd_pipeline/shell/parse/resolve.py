@@ -276,7 +276,10 @@ def iter_invocations(
 
 
 def count_skipped_words(prefix: PrefixCommand, words: Sequence[ScriptNode]) -> int:
-    """Return the number of words between a prefix command and the command that it runs."""
+    """Return the number of words between a prefix command and the command that it runs.
+
+    Return the number of all words if an option makes the prefix command only look up a command.
+    """
     index, operands = 0, prefix.operands
     while index < len(words):
         text = join_literal_pieces(words[index])
@@ -319,7 +322,10 @@ def classify_command_word(word: ScriptNode, source: ShellSource) -> tuple[WordFo
 
 
 def _join_quoted_parts(word: ScriptNode, source: ShellSource) -> str | None:
-    r"""Return a command's name without the quotes and backslashes in its word: ``c'a't``, ``\ls``."""
+    r"""Return a command's name without the quotes and backslashes in its word: ``c'a't``, ``\ls``.
+
+    Return None if the word has none, or doesn't form a name.
+    """
     text = get_literal_text(word)
     quoted = any(sign in source.written(word) for sign in "'\"\\")
     return text if quoted and text is not None and _NAME.fullmatch(text) else None
@@ -431,7 +437,7 @@ def _find_set_words(words: Sequence[ScriptNode]) -> Sequence[ScriptNode]:
 
 
 def find_script_arguments(source: ShellSource, scopes: FunctionScopes) -> Sequence[ScriptNode]:
-    """Return the script's own arguments, if exactly one ``set --`` sets them.
+    """Return the script's own arguments, if exactly one ``set --`` sets them, otherwise an empty sequence.
 
     The arguments are unknown if the script shifts them or sets them twice.
     """

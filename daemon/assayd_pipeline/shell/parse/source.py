@@ -99,7 +99,10 @@ class ShellSource:
 
 @lru_cache(maxsize=4)
 def parse_source(text: str) -> ShellSource:
-    """Parse a script that has LF line endings. No part of the script is run."""
+    """Return the tree of a script with LF line endings, or the findings if it can't be parsed.
+
+    No part of the script is run.
+    """
     refused = _reject_text(text)
     if refused is not None:
         return ShellSource(text=text, findings=(refused,))
@@ -247,7 +250,7 @@ def _undecided_finding(found: Finding, text: str, line: str, message: str) -> Fi
 
 
 def _add_repair(found: Finding, text: str, message: str) -> Finding:
-    """Add the edit to the finding, and move the finding to the most likely position of the mistake."""
+    """Add the edit, if one is found, and move the finding to the mistake's most likely position."""
     line = found.line or 1
     repair = find_repair(text, message, line)
     if repair is not None:
@@ -297,7 +300,7 @@ def _add_repair(found: Finding, text: str, message: str) -> Finding:
 
 
 def _close_substitution(line: str, number: int) -> Edit | None:
-    """Return the edit that closes a ``$(`` before the quote that ends the line."""
+    """Return the edit that closes a ``$(`` before the quote that ends the line, or None for other lines."""
     found = _SUBSTITUTION_AT_END.search(line)
     if found is None or len(line) > _SHOWN_CHARS:
         return None

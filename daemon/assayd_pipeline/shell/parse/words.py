@@ -239,13 +239,13 @@ def evaluate_arguments(word: ScriptNode, known: KnownValues) -> list[CommandArgu
 
 
 def get_literal_text(word: ScriptNode | None) -> str | None:
-    """Return the text of a word, or None if the word contains expansions."""
+    """Return the text of a word, or None if the word is None or contains expansions."""
     text = join_literal_pieces(word) if word is not None else ANY
     return text if is_known(text) else None
 
 
 def join_literal_pieces(word: ScriptNode) -> str:
-    """Return the text of a word, with `ANY` in place of every expansion."""
+    """Return the text of a word with `ANY` in place of expansions, or `ANY` if several texts are possible."""
     values = evaluate_unsplit(word, _NOTHING_KNOWN)
     return values[0] if len(values) == 1 else ANY
 

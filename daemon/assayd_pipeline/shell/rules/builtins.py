@@ -284,7 +284,7 @@ def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> No
 
 
 def find_set_names(call: Invocation) -> list[ScriptNode]:
-    """Return the words in a builtin's call that contain the names of variables to set."""
+    """Return the words in a builtin's call that contain the names of variables to set, or an empty list."""
     arguments = [ArgumentValue(value=join_literal_pieces(word), node=word) for word in call.arguments]
     parsed = parse_arguments(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments)
     return (
@@ -329,7 +329,7 @@ def _is_getopt(part: ScriptNode) -> bool:
 
 
 def get_trap_action(call: Invocation) -> ScriptNode | None:
-    """Return the word that contains the command of a trap, or None."""
+    """Return the word that contains the command of a trap, or None if the call doesn't set a trap."""
     words = [word for word in call.arguments if get_literal_text(word) != "--"]
     shows = len(words) < 2 or (get_literal_text(words[0]) or "").startswith("-")
     return None if call.name != "trap" or call.form is not WordForm.PLAIN or shows else words[0]

@@ -295,7 +295,7 @@ def _report_unknown_command(script: ParsedScript, call: Invocation) -> None:
 
 
 def _suggest_arithmetic(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
-    """Return the hint and the edit for arithmetic in a command substitution: ``$(3 + 4)``."""
+    """Return the hint and the edit for arithmetic in a command substitution, ``$(3 + 4)``, or None."""
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
     summed = _SUM.search(text)
@@ -308,7 +308,7 @@ def _suggest_arithmetic(script: ParsedScript, call: Invocation) -> tuple[str, Ed
 
 
 def _find_foreign_syntax(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
-    """Return the hint and edit for a word of another language, or a part of a jq filter after a pipe."""
+    """Return the hint and edit for a word of another language or an unquoted jq filter, or None."""
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
     if (filtered := _JQ_FILTER.search(text)) is not None and filtered.end() >= column:
@@ -380,7 +380,7 @@ def _report_path_command(script: ParsedScript, call: Invocation) -> None:
 
 
 def _suggest_command(script: ParsedScript, name: str) -> str:
-    """Return a hint that replaces a command by programs that the profile allows."""
+    """Return a hint that names a replacement for a command, a similar name, or some allowed commands."""
     advice = _INSTEAD.get(name)
     if advice is not None and set(_WORD.findall(advice)) & _ADVISED <= script.commands.allowed:
         return advice

@@ -291,7 +291,7 @@ AWK = Tool(
 )
 SED = _build_tool("e:f:i::l:V:", "expression file line-length")
 UNKNOWN = _build_tool()
-"""The entry for an unknown command."""
+"""The entry for a command that isn't in `TOOLS`."""
 
 
 def check_tool(script: ParsedScript, call: Invocation) -> None:
@@ -423,7 +423,7 @@ def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> Non
 
 
 def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], name: str) -> None:
-    """Check all arguments that look like absolute paths outside the sandbox, whatever they mean."""
+    """Check all arguments that begin like a path: with ``/``, ``../``, ``~`` or ``data/``."""
     for argument in arguments:
         if argument.value.startswith(("/", "../", HOME, "data/")):
             check_path(script, argument.node, argument.value, PathUse.READS, name)

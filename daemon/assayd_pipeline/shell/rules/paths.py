@@ -108,7 +108,7 @@ def _enters_folders(script: ParsedScript) -> bool:
 
 
 def check_path(script: ParsedScript, node: ScriptNode, path: str, use: PathUse, what: str) -> None:
-    """Add a finding for a path that can leave the sandbox directory.
+    """Record a path, and add a finding if the path can leave the sandbox directory.
 
     Args:
         script: the script.

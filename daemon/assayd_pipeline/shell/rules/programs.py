@@ -259,7 +259,7 @@ _WRITES = re.compile(r"w[ \t]")
 
 
 def _record_written_file(script: ParsedScript, source: ArgumentValue) -> None:
-    """Record that a sed script can write to a file: ``sed -n 'w data/x'``."""
+    """Record that a sed script can write to any file, if it contains the command ``w``."""
     if _WRITES.search(source.value):
         script.paths.append(NamedPath(node=source.node, value=ANY, use=PathUse.WRITES, what="sed"))
 
