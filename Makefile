@@ -178,7 +178,7 @@ release: setup images ## all that a release consists of, below dist/release: bui
 	@$(WITH_DOCKER) RELEASE="$(CURDIR)/dist/release" $(BIN)/pytest -m system tests/system/installed_release.py
 
 man: setup ## the manual pages below dist/man
-	@$(BIN)/python deploy/pages.py man dist/man
+	@$(BIN)/python deploy/manual_pages.py man dist/man
 
 samples: setup ## write deploy/etc/assayd.toml anew, after a change of the settings
 	@$(BIN)/assayd --sample-config >deploy/etc/assayd.toml

@@ -71,11 +71,11 @@ def look(pid: int) -> Spent:
     for child in processes_below(pid):
         command = _content(child, "cmdline")
         if EXECUTOR in command:
-            of_executor = dict(_threads_of(child))
-            threads |= of_executor
-            loop = of_executor.get(f"event loop {child}", 0.0)
+            create_executor_reaper = dict(_threads_of(child))
+            threads |= create_executor_reaper
+            loop = create_executor_reaper.get(f"event loop {child}", 0.0)
             parts["executor loops"] += loop
-            parts["executor threads"] += sum(of_executor.values()) - loop
+            parts["executor threads"] += sum(create_executor_reaper.values()) - loop
             parts["containers"] += _ticks(child)[1]
             continue
         part = "analysis" if b"assayd.analysis.worker" in command else "containers"

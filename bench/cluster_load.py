@@ -33,7 +33,7 @@ import psycopg
 from kombu import Connection, Consumer, Exchange, Queue
 
 from assayd import __version__
-from assayd_cluster.documents import BEAT_S
+from assayd_cluster.documents import HEARTBEAT_INTERVAL_S
 from bench import ROUGH
 from bench.cluster import (
     BROKER,
@@ -178,14 +178,14 @@ class Nodes:
             await asyncio.sleep(2)
 
     async def _beat_in_turn(self, names: Sequence[str]) -> None:
-        """Beat for many idle nodes, each every `BEAT_S`, evenly spread."""
+        """Beat for many idle nodes, each every `HEARTBEAT_INTERVAL_S`, evenly spread."""
         connection = RawHttp(self._told["sockets"][0])  # a gateway has no 1,000 by default
         said = {"capacity": 16, "ready": True, "version": __version__, "runs": [STAMP_ID] * 16}
         body = json.dumps({**said, "profiles": self._told["profiles"]}).encode()
         began, number = time.monotonic(), 0
         while True:
             for name in names:
-                await asyncio.sleep(began + number * BEAT_S / len(names) - time.monotonic())
+                await asyncio.sleep(began + number * HEARTBEAT_INTERVAL_S / len(names) - time.monotonic())
                 connection.token = self._told["idle"][name]
                 await connection.ask("PUT", f"/v1/nodes/{name}", body)
                 number += 1
@@ -372,7 +372,7 @@ def measure(chosen: argparse.Namespace) -> dict[str, Any]:
 
 def idle_cost(parts: dict[str, Any], nodes: int) -> dict[str, Any]:
     """Return what each second takes while nodes only beat."""
-    time.sleep(2 * BEAT_S)
+    time.sleep(2 * HEARTBEAT_INTERVAL_S)
     database, before, began = counters(), {part: used() for part, used in parts.items()}, time.monotonic()
     time.sleep(IDLE_S)
     cpu, lasted = {part: used() - before[part] for part, used in parts.items()}, time.monotonic() - began

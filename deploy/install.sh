@@ -107,8 +107,8 @@ place_pages() {
     local root=$1 pages
     pages=$(mktemp -d)
     # Below another root, packages are found through the path: what the environment says of itself is not true yet.
-    PYTHONDONTWRITEBYTECODE=1 "$root/$lib/bin/python3" "$here/pages.py" man "$pages"
-    PYTHONDONTWRITEBYTECODE=1 "$root/$lib/bin/python3" "$here/pages.py" completions "$pages/completions"
+    PYTHONDONTWRITEBYTECODE=1 "$root/$lib/bin/python3" "$here/manual_pages.py" man "$pages"
+    PYTHONDONTWRITEBYTECODE=1 "$root/$lib/bin/python3" "$here/manual_pages.py" completions "$pages/completions"
     gzip -9n "$pages"/*.[18]
     install -D -m 0644 "$pages/assay.1.gz" "$root/usr/share/man/man1/assay.1.gz"
     install -D -m 0644 -t "$root/usr/share/man/man8" "$pages"/*.8.gz

@@ -127,7 +127,7 @@ async def pause(time_s: float, *, unless: asyncio.Event) -> None:
         return
 
 
-def backoff_delay_s(failures: int) -> float:
+def compute_backoff_delay_s(failures: int) -> float:
     """Return the exponential delay in seconds, with jitter, after `failures` consecutive failures.
 
     It is at most `MAX_BACKOFF_S`.
@@ -136,9 +136,9 @@ def backoff_delay_s(failures: int) -> float:
     return min(INITIAL_BACKOFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MAX_BACKOFF_S)
 
 
-def tenacity_backoff_delay(state: RetryCallState) -> float:
+def compute_tenacity_delay_s(state: RetryCallState) -> float:
     """Return the seconds before the next try, as a `wait` callback for tenacity."""
-    return backoff_delay_s(state.attempt_number)
+    return compute_backoff_delay_s(state.attempt_number)
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ from assayd.model.audit_chain import compute_line_digest, read_previous_digest, 
 
 log = structlog.get_logger()
 
-NO_LINE = "0" * 64
+FIRST_PREVIOUS_DIGEST = "0" * 64
 """The digest that the first line of a log contains instead of its predecessor's digest."""
 FILE_BYTES = 16 * 2**20
 FILES = 16
@@ -57,7 +57,7 @@ class AuditLog:
         self._opened = -1
         self._number = 0
         self._written = 0
-        self._last = NO_LINE
+        self._last = FIRST_PREVIOUS_DIGEST
         self._open_file(numbers[-1] if numbers else 1)
 
     def close(self) -> None:

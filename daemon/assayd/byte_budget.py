@@ -42,7 +42,7 @@ class ByteBudget:
     ) -> None:
         self._total = total_bytes
         self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
-        self._said_to_be: set[int] = set()
+        self._known_operators: set[int] = set()
         self._held: Counter[int] = Counter()
         self._reading = FairSemaphore(1)
         self._parsing = FairSemaphore(1)
@@ -59,7 +59,7 @@ class ByteBudget:
 
         Raises: RequestError ``queue.full``, retryable unless `size` exceeds the whole budget.
         """
-        is_operator = operator or uid in self._operators or uid in self._said_to_be
+        is_operator = operator or uid in self._operators or uid in self._known_operators
         most = self._total if is_operator else self._total - self._total // OPERATORS_SHARE
         if size + self.held + (0 if is_operator else self._held[uid]) > most:
             room = f"limits.queue_mb ({self._total / 2**20:g}) has no room for {size} more bytes of this user"
@@ -84,7 +84,7 @@ class ByteBudget:
                 in the queue. If None, the value of the last call applies.
         """
         if operator is not None:
-            (self._said_to_be.add if operator else self._said_to_be.discard)(uid)
+            (self._known_operators.add if operator else self._known_operators.discard)(uid)
         growing = GrowingReservation(self, uid)
         try:
             yield growing

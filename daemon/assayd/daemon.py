@@ -61,7 +61,7 @@ class Notifier:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self.status: Callable[[], str] = lambda: "starting"
-        self.every_s = _heartbeat_interval_s(environ)
+        self.every_s = _compute_heartbeat_interval_s(environ)
         # Without an address, it would open a socket and forget it.
         self._line = sdnotify.SystemdNotifier() if environ.get("NOTIFY_SOCKET") else None
         if self._line is not None and self._line.socket is not None:
@@ -106,7 +106,7 @@ class Notifier:
             self._line.notify(what)
 
 
-def _heartbeat_interval_s(environ: Mapping[str, str]) -> float:
+def _compute_heartbeat_interval_s(environ: Mapping[str, str]) -> float:
     """Return the heartbeat interval in seconds: half of the watchdog's timeout, but at most `USUALLY_S`.
 
     Without a watchdog for this process, it is `USUALLY_S`.
@@ -269,7 +269,7 @@ class Daemon:
         self._drain_s = drain_s
         notifier.status = self._status_line
         self._stop = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._stop_without_drain = asyncio.Event()
 
     async def serve(self, *served: tuple[uvicorn.Server, socket.socket]) -> None:
         """Serve on sockets until a signal requests a stop. Then stop in order."""
@@ -362,7 +362,7 @@ class Daemon:
         Then abandon the remaining ones.
         """
         drained = asyncio.ensure_future(self._parts.scheduler.drain(self._drain_s))
-        hurried = asyncio.ensure_future(self._hurry.wait())
+        hurried = asyncio.ensure_future(self._stop_without_drain.wait())
         await asyncio.wait({drained, hurried}, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if not drained.done() or not drained.result():
@@ -379,7 +379,7 @@ class Daemon:
     def stop(self) -> None:
         """Stop in order. On a second call, stop without waiting for running attempts."""
         if self._stop.is_set():
-            self._hurry.set()
+            self._stop_without_drain.set()
         self._stop.set()
 
     def _on_reload_signal(self) -> None:
@@ -396,7 +396,7 @@ class Daemon:
                 "policies.reloaded",
                 actor={"daemon": self._parts.basics.origin.daemon_id},
                 subject="policies",
-                policies=self._parts.basics.policies.digests_by_name(),
+                policies=self._parts.basics.policies.get_digests_by_name(),
             )
         if published:
             self._notifier.notify_ready()

@@ -176,7 +176,7 @@ then.
 """
 SHARE = 0.2
 """The share of the time for each user while others are active: enough for 70 submissions per second."""
-MAX_REST_S = 1.0
+MAX_THROTTLE_S = 1.0
 """The longest wait in seconds, regardless of the time used."""
 LOOK_S = 0.1
 """The seconds after which a throttled user is checked again, because other users may have become inactive."""
@@ -192,9 +192,9 @@ class UserThrottle:
     """
 
     def __init__(self, share: float = SHARE, clock: Callable[[], float] = perf_counter) -> None:
-        self._rest_per_s = 1 / share - 1
+        self._throttle_ratio = 1 / share - 1
         self._seen: dict[Hashable, float] = {}
-        self._rests_until: dict[Hashable, float] = {}
+        self._throttled_until: dict[Hashable, float] = {}
         self._clock = clock
 
     def note(self, user: Hashable) -> None:
@@ -214,12 +214,12 @@ class UserThrottle:
         if self.is_only_user(user):
             return
         now = self._clock()
-        rests_until = max(self._rests_until.pop(user, 0), now) + seconds * self._rest_per_s
-        if len(self._rests_until) >= MAX_SEEN:
-            del self._rests_until[next(iter(self._rests_until))]
-        self._rests_until[user] = min(rests_until, now + MAX_REST_S)
+        rests_until = max(self._throttled_until.pop(user, 0), now) + seconds * self._throttle_ratio
+        if len(self._throttled_until) >= MAX_SEEN:
+            del self._throttled_until[next(iter(self._throttled_until))]
+        self._throttled_until[user] = min(rests_until, now + MAX_THROTTLE_S)
 
     def get_throttle_delay_s(self, user: Hashable) -> float:
         """Return the seconds until a throttled user is checked again, or 0 if the user needn't wait."""
-        left_s = self._rests_until.get(user, 0) - self._clock()
+        left_s = self._throttled_until.get(user, 0) - self._clock()
         return 0 if left_s <= 0 or self.is_only_user(user) else min(left_s, LOOK_S)

@@ -39,7 +39,7 @@ MAX_AGAIN = 50
 _NAME_CHARS = 200
 _MAX_VALUES = 5
 _VALUE_CHARS = 200
-_MEANT_CHARS = 60
+_MAX_SUGGESTION_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,11 +189,11 @@ def _parse_call_results(each: JsonValue) -> CallResults:
 def _parse_call_result(fields: Mapping[str, JsonValue]) -> TypedValue | RaisedException:
     if "error_type" not in fields:
         return _parse_value(fields)
-    return read_raised({**fields, "traceback": ""}, "call")
+    return parse_raised_exception({**fields, "traceback": ""}, "call")
 
 
 def _parse_raised(fields: Mapping[str, JsonValue]) -> RaisedException:
-    return read_raised(fields, _parse_text(fields, "phase", _NAME_CHARS))
+    return parse_raised_exception(fields, _parse_text(fields, "phase", _NAME_CHARS))
 
 
 def _parse_bound_names(fields: Mapping[str, JsonValue]) -> BoundNames:
@@ -207,7 +207,7 @@ def _parse_bound_names(fields: Mapping[str, JsonValue]) -> BoundNames:
     )
 
 
-def read_raised(fields: Mapping[str, JsonValue], phase: str) -> RaisedException:
+def parse_raised_exception(fields: Mapping[str, JsonValue], phase: str) -> RaisedException:
     """Parse the guest's record of an exception.
 
     Raises: GuestJsonError, if a required field has the wrong type.
@@ -222,7 +222,7 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> RaisedException:
         phase=phase,
         file=shorten_text(file, _NAME_CHARS) if isinstance(file, str) else None,
         meant=meant
-        if isinstance(meant, str) and len(meant) <= _MEANT_CHARS and meant.isprintable()
+        if isinstance(meant, str) and len(meant) <= _MAX_SUGGESTION_CHARS and meant.isprintable()
         else None,
         certain=fields.get("certain") is True,
         values=tuple(_parse_variable_values(fields.get("values"))),
@@ -232,7 +232,7 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> RaisedException:
 def _parse_variable_values(given: JsonValue) -> Iterator[tuple[str, str]]:
     """Yield variable names with their values. Skip invalid entries, and truncate long values."""
     for name, text in list(given.items())[:_MAX_VALUES] if isinstance(given, dict) else ():
-        if isinstance(text, str) and name.isidentifier() and len(name) <= _MEANT_CHARS:
+        if isinstance(text, str) and name.isidentifier() and len(name) <= _MAX_SUGGESTION_CHARS:
             yield name, shorten_text(text, _VALUE_CHARS)
 
 

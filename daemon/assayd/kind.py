@@ -93,7 +93,7 @@ class Kind(ABC, Generic[P, Q]):
         prepared: the model of the result of `prepare`, if that has more fields than a submitted payload.
         default_policy: the profile of a submission that names none.
         image: the image that `plan` uses, without prefix.
-        any_image: whether a profile can select another image; `plan` then calls `image_of`.
+        any_image: whether a profile can select another image; `plan` then calls `select_image`.
         bounded: the cap of each part of the payload by its dotted path; ``*`` stands for every entry
             (``steps.*.content``). If it is None, every string of the payload has the limit of a source.
         runtime_stages: the stages that `judge` reports, in order, after the static ones.
@@ -207,7 +207,7 @@ class Kind(ABC, Generic[P, Q]):
         """
         return {}
 
-    def image_of(self, policy: ExecutionPolicy) -> str:
+    def select_image(self, policy: ExecutionPolicy) -> str:
         """Return the image in which a submission runs, as a name without prefix.
 
         It is the policy's image, or the kind's if the policy has none.
@@ -270,13 +270,13 @@ class Kind(ABC, Generic[P, Q]):
         first failed stage, or `complete`. Without an effective policy, allowed names are omitted.
         """
         headline = select_headline(self.headlines, stage)
-        return build_retry_context(findings, headline=headline, reminders=self.rules_for(policy))
+        return build_retry_context(findings, headline=headline, reminders=self.list_requirements(policy))
 
-    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+    def list_requirements(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a model: the kind's reminders, and the permissions of the policy."""
         return (*self.reminders, *describe_permissions(policy, offer=self.offer))
 
-    def code_of(self, answer: str) -> str:
+    def get_code(self, answer: str) -> str:
         """Return the code in a model's answer. By default, the whole answer is code."""
         return answer
 
@@ -306,16 +306,16 @@ class Kind(ABC, Generic[P, Q]):
         return build_repair_context(
             self.passage(payload),
             report,
-            instructions=() if unreadable else (*self.rules_for(allowed), *self._compared(payload)),
+            instructions=() if unreadable else (*self.list_requirements(allowed), *self._compared(payload)),
             runtime_stages=self.runtime_stages,
             surroundings=() if unreadable else self.surroundings(payload),
         )
 
     def patch(self, payload: P, passage: str, code: str) -> Document:
         """Return the payload as plain JSON, in which the passage to fix is replaced by the given text."""
-        return {**payload.model_dump(mode="json", exclude_unset=True), self.code_field: self.code_of(code)}
+        return {**payload.model_dump(mode="json", exclude_unset=True), self.code_field: self.get_code(code)}
 
-    def normal_form(self, payload: P) -> bytes:
+    def normalize_text(self, payload: P) -> bytes:
         """Return a normal form of the text, which doesn't depend on layout and comments."""
         return normalize_source(self.passage(payload).text, "#")
 
@@ -334,7 +334,7 @@ class Kind(ABC, Generic[P, Q]):
         """Return the kind's parts of a generation prompt, for a request context and the effective policy."""
         return PromptParts(
             task=self.task,
-            rules=(*self.rules_for(reduce_to_usual_imports(policy)), *self._compared(context)),
+            rules=(*self.list_requirements(reduce_to_usual_imports(policy)), *self._compared(context)),
             example=self.example,
             form=describe_answer_form(self.example.answer.form),
             surroundings=tuple(self.around(context)),
@@ -350,7 +350,7 @@ class Kind(ABC, Generic[P, Q]):
 
         Raises: ValueError, if the proposal is invalid.
         """
-        return {**base, self.code_field: self.code_of(proposal.code)}
+        return {**base, self.code_field: self.get_code(proposal.code)}
 
     def _compared(self, asked: object) -> tuple[str, ...]:
         """Return the descriptions of the comparisons that the cases of a payload or request context use."""

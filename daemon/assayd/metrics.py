@@ -50,7 +50,7 @@ SampleKey = tuple[str, str, tuple[tuple[str, str], ...]]
 Samples = Mapping[SampleKey, float]
 """The values of time series by key."""
 _GAUGES = frozenset({"assayd_containers", "assayd_idle_containers", "assayd_refill_seconds"})
-_OF_EXECUTORS = _GAUGES | {
+_EXECUTOR_METRICS = _GAUGES | {
     f"assayd_{name}"
     for name in ("engine_call_duration_seconds", "engine_errors", "egress_accesses", "egress_bytes")
 }
@@ -245,7 +245,7 @@ class Metrics:
 
     def collect_for_daemon(self) -> Samples:
         """Return an executor's values that the daemon adds to its own."""
-        metrics = [metric for metric in self.registry.collect() if metric.name in _OF_EXECUTORS]
+        metrics = [metric for metric in self.registry.collect() if metric.name in _EXECUTOR_METRICS]
         return combine_samples(*map(_read_samples, metrics))
 
     def _create_counter(self, name: str, text: str, *labels: str) -> Counter:

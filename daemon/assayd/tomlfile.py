@@ -148,7 +148,7 @@ def map_key_lines(text: str) -> dict[Key, int]:
     return lines
 
 
-PLAIN_WORDS = (
+MESSAGE_REPLACEMENTS = (
     (r"^Input should be a valid integer.*", "must be an integer"),
     (r"^Input should be a valid number.*", "must be a number"),
     (r"^Input should be a valid boolean.*", "must be true or false"),
@@ -166,7 +166,7 @@ PLAIN_WORDS = (
 def rephrase_message(message: str) -> str:
     """Rephrase a message of pydantic so that it can follow the name of a setting."""
     message = message.removeprefix("Value error, ")
-    for found, words in PLAIN_WORDS:
+    for found, words in MESSAGE_REPLACEMENTS:
         message, count = re.subn(found, words, message)
         if count:
             break

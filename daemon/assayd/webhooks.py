@@ -112,7 +112,7 @@ def build_signed_headers(key: bytes, message_id: str, body: bytes, at: datetime)
     return {"webhook-id": message_id, "webhook-timestamp": seconds, "webhook-signature": f"v1,{signature}"}
 
 
-MOST_HEAD_BYTES = 16 * 2**10
+MAX_RESPONSE_HEAD_BYTES = 16 * 2**10
 """The maximum size of a response's head, including preceding informational responses."""
 MAX_ADDRESSES = 4
 _READ_BYTES = 4096
@@ -225,7 +225,7 @@ async def _exchange(post: OutgoingMessage, reader: asyncio.StreamReader, writer:
 
     Raises: NotDeliveredError, if the response is missing or its head is too large.
     """
-    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD_BYTES)
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_RESPONSE_HEAD_BYTES)
     headers = {
         "host": post.url.authority,
         "user-agent": f"assayd/{__version__}",
@@ -238,7 +238,7 @@ async def _exchange(post: OutgoingMessage, reader: asyncio.StreamReader, writer:
     for event in (request, h11.Data(data=post.body), h11.EndOfMessage()):
         writer.write(connection.send(event) or b"")
     await writer.drain()
-    left = MOST_HEAD_BYTES
+    left = MAX_RESPONSE_HEAD_BYTES
     while True:
         answer = connection.next_event()
         if isinstance(answer, h11.Response):
@@ -275,11 +275,11 @@ class WebhookLimits:
     retry_for: timedelta = timedelta(days=1)
     waiting_per_uid: int = 10_000
     first_pause_s: float = 2.0
-    longest_pause_s: float = 3600.0
+    max_pause_s: float = 3600.0
 
     def compute_pause_s(self, failures: int) -> float:
         """Return the pause after consecutive failures, with a random extra of up to a quarter of it."""
-        pause_s = min(self.first_pause_s * 2.0 ** min(failures - 1, 30), self.longest_pause_s)
+        pause_s = min(self.first_pause_s * 2.0 ** min(failures - 1, 30), self.max_pause_s)
         return pause_s * random.uniform(1, 1.25)  # noqa: S311 - spreads retries, keeps no secret
 
 
@@ -322,7 +322,7 @@ class WebhookSender:
         self._tried: set[str] = set()
         """The ids of messages tried since the last query of the store, whose answer may be outdated."""
         self.leads = leads
-        self._given_up = 0
+        self._abandoned_count = 0
 
     async def check(self, url: str, uid: int) -> None:
         """Ensure that a user's messages can be sent to a URL.
@@ -423,7 +423,7 @@ class WebhookSender:
         until = now + timedelta(seconds=self._limits.compute_pause_s(tries))
         if failure.final or until - message.created_at > self._limits.retry_for:
             await self._store.remove(message.id)
-            self._given_up += 1
+            self._abandoned_count += 1
             self._record_delivery_try(message, "given_up", reason=failure.reason)
         else:
             await self._store.postpone(message.id, tries=tries, until=until)
@@ -450,8 +450,8 @@ class WebhookSender:
         if waiting.oldest is not None:
             hours = (self._clock.now() - waiting.oldest).total_seconds() / 3600
             problems.append(f"undelivered messages: {waiting.count}, the oldest for {hours:.1f} h")
-        if self._given_up:
-            problems.append(f"messages given up since the start: {self._given_up}")
+        if self._abandoned_count:
+            problems.append(f"messages given up since the start: {self._abandoned_count}")
         if not problems:
             detail = f"all messages are delivered; receivers: {len(self._receivers)}"
             return (HealthRow(check="webhooks", status=HealthStatus.OK, detail=detail),)

@@ -85,7 +85,9 @@ def create_key_pair(file: KeyFile) -> None:
 
         public = signatures.create_key_pair(file)
         print(f"Private key: {file} (keep it secret; set it as attestation.key)")
-        print(f"Public key:  {signatures.public_key_path(file)} (pass it to everyone who verifies bundles)")
+        print(
+            f"Public key:  {signatures.get_public_key_path(file)} (pass it to everyone who verifies bundles)"
+        )
     print(f"Key id:      {public.id}")
 
 
@@ -95,7 +97,9 @@ def show_keys(file: KeyFile) -> None:
     with _report_attestation_errors():
         from assayd_attestation import signatures
 
-        found = signatures.read_public(file if file.suffix == ".pub" else signatures.public_key_path(file))
+        found = signatures.read_public(
+            file if file.suffix == ".pub" else signatures.get_public_key_path(file)
+        )
     for public in found:
         print(public.id)
 
@@ -108,7 +112,7 @@ def rotate_key_pair(file: KeyFile) -> None:
 
         public = signatures.rotate_key_pair(file)
         print(f"New key:    {public.id}")
-        print(f"Restart the daemon, and distribute {signatures.public_key_path(file)} again.")
+        print(f"Restart the daemon, and distribute {signatures.get_public_key_path(file)} again.")
 
 
 @contextmanager

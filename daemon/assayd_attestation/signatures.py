@@ -60,7 +60,7 @@ class PublicKey:
         return self.key.public_bytes(encoding, form)
 
 
-def public_key_path(private: Path) -> Path:
+def get_public_key_path(private: Path) -> Path:
     """Return the path of the public-key file that belongs to a private key."""
     return private.with_name(f"{private.name}.pub")
 
@@ -70,13 +70,13 @@ def create_key_pair(file: Path) -> PublicKey:
 
     Raises: KeyFileError, if a file exists or can't be written.
     """
-    for each in (file, public_key_path(file)):
+    for each in (file, get_public_key_path(file)):
         if each.exists():
             raise KeyFileError(f"{each} exists; choose another name, or run: assay keys rotate {file}")
     key = Ed25519PrivateKey.generate()
     public = PublicKey(key.public_key())
     _write_atomically(file, _encode_private_pem(key), mode=0o600)
-    _write_atomically(public_key_path(file), public.pem, mode=0o644)
+    _write_atomically(get_public_key_path(file), public.pem, mode=0o644)
     return public
 
 
@@ -87,12 +87,14 @@ def rotate_key_pair(file: Path) -> PublicKey:
     """
     old = PublicKey(read_private_key(file).public_key())
     known = (
-        [each.pem for each in read_public(public_key_path(file))] if public_key_path(file).exists() else []
+        [each.pem for each in read_public(get_public_key_path(file))]
+        if get_public_key_path(file).exists()
+        else []
     )
     key = Ed25519PrivateKey.generate()
     public = PublicKey(key.public_key())
     olds = known if old.pem in known else [old.pem, *known]
-    _write_atomically(public_key_path(file), b"".join([public.pem, *olds]), mode=0o644)
+    _write_atomically(get_public_key_path(file), b"".join([public.pem, *olds]), mode=0o644)
     _write_atomically(file, _encode_private_pem(key), mode=0o600)
     return public
 
@@ -121,7 +123,9 @@ def read_public(file: Path) -> tuple[PublicKey, ...]:
     keys = []
     for block in _PEM_BLOCK.findall(text):
         if b"PRIVATE" in block.splitlines()[0]:
-            raise KeyFileError(f"{file} holds a private key; name its public key: {public_key_path(file)}")
+            raise KeyFileError(
+                f"{file} holds a private key; name its public key: {get_public_key_path(file)}"
+            )
         try:
             key = serialization.load_pem_public_key(block)
         except (ValueError, UnsupportedAlgorithm) as error:

@@ -153,7 +153,7 @@ def _hash_text(text: bytes) -> str:
 
 LARGE_BYTES = 2**20
 """The total size of a bundle's files above which the files are hashed in a thread."""
-_MOST_ANSWER = 4096
+_MAX_OUTPUT_BYTES = 4096
 _MOST_ERROR = 300
 
 
@@ -229,7 +229,7 @@ class CommandSigner:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        if process.returncode != 0 or len(printed) > _MOST_ANSWER:
+        if process.returncode != 0 or len(printed) > _MAX_OUTPUT_BYTES:
             reason = said.decode("utf-8", "replace").strip()[:_MOST_ERROR] or "no reason on standard error"
             raise _failed_error(f"{self._command[0]} ended with {process.returncode}: {reason}")
         return printed

@@ -29,7 +29,7 @@ UNSIGNED_FILES = frozenset({ATTESTATION, "manifest.json"})
 """Files of a bundle that the attestation doesn't list: itself, and the manifest that contains its digest."""
 SUBMISSION = "submission"
 """The name of the subject that represents the complete submission."""
-NEXT_TO_FILE = ".attestation.json"
+ATTESTATION_SUFFIX = ".attestation.json"
 PIECE_BYTES = 2**20
 CLOCK_SKEW = timedelta(minutes=5)
 
@@ -89,7 +89,7 @@ def verify(
     if path.is_dir():
         opened, subject = _verify_bundle(path, keys)
     else:
-        opened, subject = _verify_file(path, attestation or _attestation_path(path), keys)
+        opened, subject = _verify_file(path, attestation or _get_attestation_path(path), keys)
     return _require_valid_verdict(opened, subject, wanted, now)
 
 
@@ -181,8 +181,8 @@ class AttestedJudgement:
     enforcement: object
 
 
-def _attestation_path(path: Path) -> Path:
-    return path.with_name(path.name + NEXT_TO_FILE)
+def _get_attestation_path(path: Path) -> Path:
+    return path.with_name(path.name + ATTESTATION_SUFFIX)
 
 
 def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[VerifiedEnvelope, str]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tenacity import AsyncRetrying, retry_if_exception
 
-from assayd.aio import tenacity_backoff_delay
+from assayd.aio import compute_tenacity_delay_s
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import build_submission_diff, canonical
@@ -116,7 +116,7 @@ class DaemonAttempts:
         document = await asyncio.to_thread(canonical, dict(submission))
         origin = AttemptOrigin(peer=peer, attempt_id=attempt_id)
         retrying = AsyncRetrying(
-            retry=retry_if_exception(_is_temporary_refusal), wait=tenacity_backoff_delay, sleep=self._sleep
+            retry=retry_if_exception(_is_temporary_refusal), wait=compute_tenacity_delay_s, sleep=self._sleep
         )
         await retrying(self._admission.submit_document, document, origin)
 

@@ -54,7 +54,7 @@ from assayd_chains.store import DatabaseChainStore
 log = structlog.get_logger()
 
 ALERT_TIMEOUT_S = 60.0
-OPEN_PER_USER = 16
+MAX_GENERATIONS_PER_USER = 16
 """Maximum number of unfinished generations of one user."""
 
 
@@ -161,7 +161,7 @@ class Chains:
         # Separate, so that neither kind of start waits for the other.
         self._slots = {start: asyncio.Semaphore(limits.at_once) for start in (True, False)}
         self._courses: dict[str, ChainRun] = {}
-        self._carriers: dict[str, asyncio.Task[None]] = {}
+        self._run_tasks: dict[str, asyncio.Task[None]] = {}
         self._cancelled: set[str] = set()
         self._tasks: asyncio.TaskGroup
 
@@ -174,7 +174,7 @@ class Chains:
                 yield self
             finally:
                 requested.cancel()
-                for task in self._carriers.values():
+                for task in self._run_tasks.values():
                     task.cancel()
 
     async def _start_requested(self) -> None:
@@ -286,10 +286,9 @@ class Chains:
         mine = sum(
             each.chain.words is not None and each.chain.uid == peer.uid for each in self._courses.values()
         )
-        if mine >= OPEN_PER_USER:
-            message = (
-                f"this user has {mine} running generations; the limit is {OPEN_PER_USER}; wait until one ends"
-            )
+        if mine >= MAX_GENERATIONS_PER_USER:
+            limit = f"the limit is {MAX_GENERATIONS_PER_USER}; wait until one ends"
+            message = f"this user has {mine} running generations; {limit}"
             raise RequestError("quota.full", message, retryable=True)
         now = self._clock.now()
         chain = Chain(
@@ -371,7 +370,7 @@ class Chains:
         if chain.id in self._courses:  # recovered while this request was on its way
             return
         course = self._courses[chain.id] = ChainRun(chain)
-        self._carriers[chain.id] = self._tasks.create_task(self._run_chain(course), name=f"chain-{chain.id}")
+        self._run_tasks[chain.id] = self._tasks.create_task(self._run_chain(course), name=f"chain-{chain.id}")
 
     async def _run_chain(self, course: ChainRun) -> None:
         chain_id, ended = course.chain.id, None
@@ -390,7 +389,7 @@ class Chains:
             ended = await self._record_internal_error(course, problem)
         finally:
             course.spans.end(ended)
-            del self._courses[chain_id], self._carriers[chain_id]
+            del self._courses[chain_id], self._run_tasks[chain_id]
             self._cancelled.discard(chain_id)
             course.changed.wake_all()
         if ended is not None:
@@ -554,7 +553,7 @@ class Chains:
         """Cancel a chain if this process runs the chain, and return whether it runs here."""
         if chain_id in self._courses:
             self._cancelled.add(chain_id)
-            self._carriers[chain_id].cancel()
+            self._run_tasks[chain_id].cancel()
         return chain_id in self._courses
 
     async def follow(self, chain_id: str) -> AsyncGenerator[ChainView, None]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from assayd.documents.base import error_path, format_time, message_of, to_milliseconds
+from assayd.documents.base import format_error_path, format_time, message_of, to_milliseconds
 from assayd.documents.chains import (
     AnswerRuleDocument,
     AnswersDocument,
@@ -185,7 +185,7 @@ def validate_context(model: type[BaseModel], context: Mapping[str, object]) -> N
         model.model_validate_json(json.dumps(context))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = error_path(("context", *first["loc"]))
+        field = format_error_path(("context", *first["loc"]))
         unknown = first["type"] == "extra_forbidden"
         known = f"; use one of {', '.join(sorted(model.model_fields))}" if unknown else ""
         message = f"{field}: {message_of(first)}{known}"

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 
 from assayd.kinds.extractor.rules import (
     PATTERN_CHARS,
-    FallbackRule,
+    FieldRule,
     RuleSet,
     Type,
     apply_rules,
@@ -53,7 +53,7 @@ class _Candidate:
     """A rule that matches all paths, with the possible names of its field."""
 
     names: tuple[str, ...]
-    rule: FallbackRule
+    rule: FieldRule
 
 
 def infer_extraction_rules(paths: Sequence[str], fields: Sequence[ExtractedField], known: Known) -> RuleSet:
@@ -64,7 +64,7 @@ def infer_extraction_rules(paths: Sequence[str], fields: Sequence[ExtractedField
     candidates = list(_iter_candidates(paths))
     if not fields:
         return RuleSet(extract={one.names[0]: one.rule for one in reversed(candidates) if one.names})
-    extract: dict[str, FallbackRule] = {}
+    extract: dict[str, FieldRule] = {}
     for field in fields:
         rule = _find_rule_by_values(field.name, paths, candidates, known)
         if rule is not None:
@@ -110,20 +110,20 @@ def _iter_column_candidates(column: Sequence[str], place: int, left: str | None)
     if place == -1:
         yield from _iter_filename_candidates(column, source)
     elif all(re.fullmatch(r"(?:19|20)[0-9]{2}", one) for one in column):
-        yield _Candidate(names=("year",), rule=FallbackRule(source=source, type=Type.INTEGER))
+        yield _Candidate(names=("year",), rule=FieldRule(source=source, type=Type.INTEGER))
     elif all(_DATE.fullmatch(one) for one in column):
-        yield _Candidate(names=("date",), rule=FallbackRule(source=source))
+        yield _Candidate(names=("date",), rule=FieldRule(source=source))
     elif all(one.isascii() and one.isdigit() for one in column):
         yield _build_number_candidate(column, source, left)
     elif (prefix := _find_common_prefix(_NUMBERED, column)) is not None:
         word = prefix.rstrip("-_.=").lower()
-        rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(\d+)", type=Type.INTEGER)
+        rule = FieldRule(source=source, pattern=rf"{plain(prefix)}(\d+)", type=Type.INTEGER)
         yield _Candidate(names=(_LETTERS.get(word, word), word), rule=rule)
     elif (prefix := _find_common_prefix(_NAMED, column)) is not None:
-        rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(.*)")
+        rule = FieldRule(source=source, pattern=rf"{plain(prefix)}(.*)")
         yield _Candidate(names=(prefix[:-1].lower(),), rule=rule)
     elif len(set(column)) > 1:
-        yield _Candidate(names=(f"segment_{-place}",), rule=FallbackRule(source=source))
+        yield _Candidate(names=(f"segment_{-place}",), rule=FieldRule(source=source))
 
 
 def _build_number_candidate(column: Sequence[str], source: str, left: str | None) -> _Candidate:
@@ -133,19 +133,19 @@ def _build_number_candidate(column: Sequence[str], source: str, left: str | None
     """
     name = {"year": "month", "month": "day"}.get(left or "")
     if name is not None and all(len(one) <= 2 and int(one) in _LEFT[name] for one in column):
-        return _Candidate(names=(name,), rule=FallbackRule(source=source, type=Type.INTEGER))
+        return _Candidate(names=(name,), rule=FieldRule(source=source, type=Type.INTEGER))
     kind = Type.STRING if any(one[0] == "0" and len(one) > 2 for one in column) else Type.INTEGER
-    return _Candidate(names=("number", "id"), rule=FallbackRule(source=source, type=kind))
+    return _Candidate(names=("number", "id"), rule=FieldRule(source=source, type=kind))
 
 
 def _iter_filename_candidates(column: Sequence[str], source: str) -> Iterator[_Candidate]:
-    yield _Candidate(names=("filename", "file", "basename", "name"), rule=FallbackRule(source=source))
+    yield _Candidate(names=("filename", "file", "basename", "name"), rule=FieldRule(source=source))
     endings = {PurePosixPath(one).suffix for one in column}
     if len(endings) == 1 and (ending := endings.pop()):
-        stem = FallbackRule(source=source, pattern=rf"(.*){plain(ending)}")
+        stem = FieldRule(source=source, pattern=rf"(.*){plain(ending)}")
         yield _Candidate(names=("stem", "title"), rule=stem)
     if all(PurePosixPath(one).suffix for one in column):
-        ending_rule = FallbackRule(source=source, pattern=r".*\.([^.]+)")
+        ending_rule = FieldRule(source=source, pattern=r".*\.([^.]+)")
         yield _Candidate(names=("extension", "ext", "suffix", "format"), rule=ending_rule)
 
 
@@ -158,7 +158,7 @@ def _find_common_prefix(pattern: re.Pattern[str], column: Sequence[str]) -> str 
 
 def _find_rule_by_values(
     name: str, paths: Sequence[str], candidates: Sequence[_Candidate], known: Known
-) -> FallbackRule | None:
+) -> FieldRule | None:
     """Return the first rule that extracts exactly the known values of a field, or None."""
     values = {path: known[path][name] for path in paths if path in known and name in known[path]}
     values = {path: value for path, value in values.items() if value is not None}
@@ -175,7 +175,7 @@ def _is_same_value(taken: str | int | None, value: object) -> bool:
     return type(taken) is type(value) and taken == value
 
 
-def _iter_context_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
+def _iter_context_rules(values: Mapping[str, object]) -> Iterator[FieldRule]:
     """Yield rules that match the text around a value in a segment of the first path.
 
     Yield nothing if the value is neither a string nor an integer.
@@ -190,7 +190,7 @@ def _iter_context_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
         if found:
             pattern = f"{plain(before)}(.*){plain(after)}" if before or after else None
             if pattern is None or len(pattern) <= PATTERN_CHARS:
-                yield FallbackRule(source=f"segment({place})", pattern=pattern, type=kind)
+                yield FieldRule(source=f"segment({place})", pattern=pattern, type=kind)
 
 
 def plain(text: str) -> str:

@@ -200,7 +200,7 @@ class ChainRunner:
     ) -> None:
         self._attempts = attempts
         self._store = store
-        self._fitter = fitter
+        self._answer_applier = fitter
         self._providers = providers
         self._clock = clock
         self._ids = ids
@@ -240,8 +240,8 @@ class ChainRunner:
         Raises: AnswerNotApplicableError, if the code doesn't fit; WorkerDied, if an analysis worker died.
         """
         await self._begin_repair(course)
-        target = await self._fitter.target(course.chain, Strategy.FIX)
-        fitted = await self._fitter.apply_answer(course.chain.kind, target, Proposal(code=code))
+        target = await self._answer_applier.target(course.chain, Strategy.FIX)
+        fitted = await self._answer_applier.apply_answer(course.chain.kind, target, Proposal(code=code))
         if fitted.problem is not None:
             raise AnswerNotApplicableError(fitted.problem)
         await self._record_answer(
@@ -251,7 +251,9 @@ class ChainRunner:
     async def end(self, course: ChainRun, outcome: Outcome, detail: str | None) -> Chain:
         """Record the outcome and any rules to offer, and return the ended chain."""
         repair = course.chain.repair
-        fallback = await self._fitter.build_fallback_offer(repair, outcome) if repair is not None else None
+        fallback = (
+            await self._answer_applier.build_fallback_offer(repair, outcome) if repair is not None else None
+        )
         return await self._finish_round(course, outcome, detail, fallback)
 
     async def cancel_attempt(self, chain: Chain) -> None:
@@ -301,7 +303,7 @@ class ChainRunner:
             await self._record_failure(course, failure)
 
     async def _run_attempt(self, course: ChainRun, answer: Answer, attempt_id: str) -> Answer:
-        ready = await self._fitter.build_submission(course.chain, answer)
+        ready = await self._answer_applier.build_submission(course.chain, answer)
         # The daemon knows an id that it has seen before.
         await self._attempts.submit(attempt_id, ready.document, peer=ready.peer)
         course.update(course.chain)  # followers can read the attempt now
@@ -335,7 +337,7 @@ class ChainRunner:
         subject = await self._attempts.finished(failure.attempt_id)
         known = replace(
             failure,
-            digest=await self._fitter.digest(subject),
+            digest=await self._answer_applier.digest(subject),
             at=self._clock.now(),
             fingerprint=compute_fingerprint(subject.report),
             cause=subject.attempt.cause,
@@ -346,7 +348,7 @@ class ChainRunner:
     async def _request_answer(self, course: ChainRun, strategy: Strategy) -> None:
         """Request an answer and record it with the id of its attempt, unless this was already done."""
         chain, draft = course.chain, strategy is Strategy.WRITE
-        target = await self._fitter.target(chain, strategy)
+        target = await self._answer_applier.target(chain, strategy)
         owner = chain.id if draft else str(chain.round.repair_id)
         number = _compute_next_answer_number(chain, strategy)
         step = await self._store.step(owner, number, draft=draft)
@@ -391,7 +393,7 @@ class ChainRunner:
             )
             await self._save_chain(course, chain.replace_last_round(chain.round.with_added_answer(asked)))
             return
-        patched = await self._fitter.apply_answer(chain.kind, target, proposal)
+        patched = await self._answer_applier.apply_answer(chain.kind, target, proposal)
         digest = patched.digest or hashlib.sha256(format_proposal(proposal).encode()).hexdigest()
         duplicate = not draft and digest in chain.round.digests
         runs = patched.problem is None and not duplicate

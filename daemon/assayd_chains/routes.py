@@ -29,7 +29,7 @@ from assayd.documents.chains import (
 )
 from assayd.documents.library import ApproveBody, serialize_library_entry
 from assayd.errors import RequestError
-from assayd.store.recorder import GroupNamer
+from assayd.store.recorder import GroupFinder
 from assayd_chains.answer_counts import get_first_week_start
 from assayd_chains.chains import Chains
 from assayd_chains.documents import (
@@ -391,7 +391,7 @@ async def _get_visible_generation(call: Call, chains: Chains, generation_id: str
 async def _fetch_record_ids(call: Call, repair: Repair) -> Mapping[str, str]:
     """Return the ids of the records that the repair's kind stores, by field name."""
     records = call.service.records.get(repair.kind)
-    return await records.find_groups(repair.attempt_id) if isinstance(records, GroupNamer) else {}
+    return await records.find_groups(repair.attempt_id) if isinstance(records, GroupFinder) else {}
 
 
 async def _build_repair_document(

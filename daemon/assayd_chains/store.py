@@ -27,7 +27,7 @@ from assayd.store.tables import (
     from_micros,
     generation_steps,
     generations,
-    read_moment,
+    read_optional_time,
     repair_fixes,
     repair_steps,
     repairs,
@@ -283,7 +283,7 @@ def _repair_from_row(row: RowMapping, fixes: Sequence[Answer]) -> Repair:
         fallback=None if row["fallback"] is None else json.loads(row["fallback"]),
         outcome=None if row["outcome"] is None else Outcome.from_repair_outcome_name(row["outcome"]),
         detail=row["detail"],
-        finished_at=read_moment(row["finished_at"]),
+        finished_at=read_optional_time(row["finished_at"]),
     )
 
 
@@ -445,7 +445,7 @@ def _complete_newest_round(row: RowMapping, newest: ChainRound) -> ChainRound:
         newest,
         outcome=Outcome(row["outcome"]),
         detail=row["detail"],
-        finished_at=read_moment(row["finished_at"]),
+        finished_at=read_optional_time(row["finished_at"]),
     )
 
 

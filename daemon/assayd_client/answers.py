@@ -112,7 +112,7 @@ def require_existing_socket(address: Address) -> None:
     try:
         exists = address.path.exists()
     except PermissionError as error:  # this user can't enter its folder
-        raise connection_lost_error(address, error) from error
+        raise build_connection_error(address, error) from error
     if not exists:
         remedy = f"start it with `{get_start_command()}`, or pass its socket with --socket"
         raise _unreachable_error(address, "the socket doesn't exist", remedy)
@@ -124,10 +124,10 @@ def get_start_command(package: Path = Path(__file__).parent) -> str:
     return "make serve" if (root / "Makefile").is_file() and (root / "examples").is_dir() else "assayd"
 
 
-def connection_lost_error(address: Address, error: Exception) -> DaemonUnreachable:
+def build_connection_error(address: Address, error: Exception) -> DaemonUnreachable:
     """Return the error, with a remedy, for a connection that failed."""
     if isinstance(address, ServerChoice):
-        return _server_lost_error(address, error)
+        return _build_server_connection_error(address, error)
     if not os.access(address.path, os.W_OK):
         return _unreachable_error(address, "you aren't allowed to open it", "join the group that owns it")
     return _unreachable_error(
@@ -135,7 +135,7 @@ def connection_lost_error(address: Address, error: Exception) -> DaemonUnreachab
     )
 
 
-def _server_lost_error(server: ServerChoice, error: Exception) -> DaemonUnreachable:
+def _build_server_connection_error(server: ServerChoice, error: Exception) -> DaemonUnreachable:
     why = _describe_error(error)
     if "CERTIFICATE_VERIFY_FAILED" not in why:
         return _unreachable_error(server, why, "check the host and port, and the gateway's log")

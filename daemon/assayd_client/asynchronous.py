@@ -28,7 +28,7 @@ from assayd_client.answers import (
     require_existing_socket,
 )
 from assayd_client.exchange import CONNECT_S, PIECE_BYTES, Exchange, connect_unix, translate_connection_errors
-from assayd_client.requests import SILENCE_S, ClientRequest
+from assayd_client.requests import MAX_SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
 
 
@@ -69,7 +69,7 @@ class AsyncClient(Verbs):
     async def send_for_events(self, ask: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
         """Send a request, and yield the events of the response as they arrive."""
         reader = EventReader()
-        async with aclosing(self._iter_response_chunks(ask, SILENCE_S)) as pieces:
+        async with aclosing(self._iter_response_chunks(ask, MAX_SILENCE_S)) as pieces:
             async for piece in pieces:
                 for event in reader.feed(piece):
                     yield event

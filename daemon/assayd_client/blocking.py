@@ -25,7 +25,7 @@ from assayd_client.answers import (
     create_decoder,
     require_existing_socket,
 )
-from assayd_client.requests import SILENCE_S, ClientRequest
+from assayd_client.requests import MAX_SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
 
 
@@ -59,7 +59,7 @@ class BlockingClient(Verbs):
     def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
         """Send a request, and yield the events of the response as they arrive."""
         reader = EventReader()
-        for piece in self._iter_response_chunks(ask, SILENCE_S):
+        for piece in self._iter_response_chunks(ask, MAX_SILENCE_S):
             yield from reader.feed(piece)
 
     def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import h11
 
 from assayd_client.address import Address, ServerChoice, build_authorization_header
-from assayd_client.answers import connection_lost_error, raise_response_error
+from assayd_client.answers import build_connection_error, raise_response_error
 from assayd_client.requests import ClientRequest
 
 PIECE_BYTES = 64 * 2**10
@@ -167,7 +167,7 @@ def translate_connection_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except (OSError, h11.ProtocolError) as error:
-        raise connection_lost_error(address, error) from error
+        raise build_connection_error(address, error) from error
 
 
 def _build_address_headers(address: Address) -> dict[str, str]:

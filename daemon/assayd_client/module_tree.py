@@ -35,8 +35,8 @@ from assayd.model.policy import REPORT_ONLY
 OWN = ".assayd"
 """The folder for a module's record, and for the lock and the kept versions of a tree."""
 RECORD, ATTESTATION = f"{OWN}/record.json", f"{OWN}/attestation.json"
-MOST_FILES, MAX_BYTES, MOST_DEPTH = 100, 4 * 2**20, 8
-MOST_ENTRIES, MOST_MODULES, MOST_OWN_BYTES = 1000, 10_000, 2**18
+MOST_FILES, MAX_BYTES, MAX_FOLDER_DEPTH = 100, 4 * 2**20, 8
+MAX_ENTRIES, MAX_MODULES, MAX_RECORD_BYTES = 1000, 10_000, 2**18
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -99,7 +99,9 @@ class InstalledModule:
         return {**facts, "problems": list(self.problems)}
 
 
-def verdict_record(attempt: Mapping[str, Any], candidate: Candidate, now: datetime) -> dict[str, object]:
+def build_verdict_record(
+    attempt: Mapping[str, Any], candidate: Candidate, now: datetime
+) -> dict[str, object]:
     """Return an attempt's entry for a module's record, including the time of installation.
 
     Raises: RequestError ``module.refused``, if the attempt didn't validate the candidate's files.
@@ -140,7 +142,7 @@ def install(
     Args:
         tree: the folder of all modules.
         candidate: the validated module.
-        record: the result of `verdict_record`.
+        record: the result of `build_verdict_record`.
         attestation: the signed verdict.
         allowed: whether the installation can create a category's folder or replace a newer version.
         checkpoint: the function that is called at each step, for use in tests.
@@ -190,7 +192,7 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
     with _translate_errors(), _ModuleTree.open_locked(tree) as held:
         before = held.get_installed(name)
         if before is None:
-            close = format_did_you_mean_hint(name, [each.name for each in installed_modules(tree)])
+            close = format_did_you_mean_hint(name, [each.name for each in list_installed_modules(tree)])
             raise _refusal_error(f"{name} isn't installed in {tree}{close}")
         after = held.kept(name)
         if after is None:
@@ -205,7 +207,7 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
     return before.version, after.version
 
 
-def installed_modules(tree: Path, *, attestations: bool = False) -> list[InstalledModule]:
+def list_installed_modules(tree: Path, *, attestations: bool = False) -> list[InstalledModule]:
     """Return the modules of a tree by name, each compared with its record.
 
     Entries that aren't modules are included with their problem. Attestations are read only on request.
@@ -359,9 +361,9 @@ class _ModuleTree:
     def _list_entries(self, descriptor: int) -> list[tuple[str, bool]]:
         """Return each name in a folder and whether it is a file, without hidden files and caches."""
         with os.scandir(descriptor) as entries:
-            found = list(islice(entries, MOST_MODULES + 1))
-            if len(found) > MOST_MODULES:
-                raise _refusal_error(f"a folder of {self._path} has more than {MOST_MODULES} entries")
+            found = list(islice(entries, MAX_MODULES + 1))
+            if len(found) > MAX_MODULES:
+                raise _refusal_error(f"a folder of {self._path} has more than {MAX_MODULES} entries")
             shown = [each for each in found if not each.name.startswith(".") and each.name != "__pycache__"]
             return sorted((each.name, not (each.is_symlink() or each.is_dir())) for each in shown)
 
@@ -387,7 +389,7 @@ def _examine_folder(folder: int, name: str, kept: InstalledModule | None) -> Ins
         problems=tuple(_find_differences(candidate, name, record)),
         declared=candidate.name,
         input_digest=candidate.input_digest,
-        attestation=_read_content(folder, ATTESTATION, MOST_OWN_BYTES),
+        attestation=_read_content(folder, ATTESTATION, MAX_RECORD_BYTES),
     )
 
 
@@ -438,9 +440,9 @@ def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, byte
     """
     files: dict[str, bytes] = {}
     with os.scandir(folder) as entries:
-        found = sorted(islice(entries, MOST_ENTRIES + 1), key=lambda each: each.name)
-    if len(found) > MOST_ENTRIES:
-        raise _refusal_error(f"{prefix or 'the folder'} has more than {MOST_ENTRIES} entries")
+        found = sorted(islice(entries, MAX_ENTRIES + 1), key=lambda each: each.name)
+    if len(found) > MAX_ENTRIES:
+        raise _refusal_error(f"{prefix or 'the folder'} has more than {MAX_ENTRIES} entries")
     for entry in found:
         name = f"{prefix}{entry.name}"
         if entry.name.startswith(".") or entry.name == "__pycache__":
@@ -448,8 +450,8 @@ def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, byte
         if entry.is_symlink():
             raise _refusal_error(f"{name} is a symbolic link; replace it by the file")
         if entry.is_dir(follow_symlinks=False):
-            if depth == MOST_DEPTH:
-                raise _refusal_error(f"{name}: folders are more than {MOST_DEPTH} deep")
+            if depth == MAX_FOLDER_DEPTH:
+                raise _refusal_error(f"{name}: folders are more than {MAX_FOLDER_DEPTH} deep")
             with _open_subfolder(folder, entry.name) as inner:
                 files |= _read_files(inner, f"{name}/", depth + 1)
         else:
@@ -479,7 +481,7 @@ def _read_content(folder: int, name: str, most_bytes: int = MAX_BYTES) -> bytes 
 def _read_record(folder: int) -> Mapping[str, Any]:
     """Return the record of a module, or an empty mapping if the record is missing or unreadable."""
     try:
-        found = json.loads(_read_content(folder, RECORD, MOST_OWN_BYTES) or b"{}")
+        found = json.loads(_read_content(folder, RECORD, MAX_RECORD_BYTES) or b"{}")
     except (ValueError, RecursionError, OSError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -16,13 +16,13 @@ Query = Sequence[tuple[str, str]]
 
 PATIENCE_S = 30.0
 """Maximum number of seconds for a response, in addition to the requested wait."""
-BATCH_S = 300.0
+BATCH_TIMEOUT_S = 300.0
 """Maximum number of seconds for a request that reads or uploads all lines of a batch."""
-SILENCE_S = 60.0
+MAX_SILENCE_S = 60.0
 """Maximum number of seconds without data in an event stream, including heartbeats."""
 READ_S = 60.0
 """Maximum number of seconds for a request that reads many reports."""
-GARBAGE_S = 3600.0
+MAINTENANCE_TIMEOUT_S = 3600.0
 """Maximum number of seconds for a request that removes many attempts or reads the whole audit log."""
 
 
@@ -201,7 +201,7 @@ def batch_items(name: str, *, after: int = 0, limit: int = 100) -> ClientRequest
 
 def batch_results(name: str) -> ClientRequest[documents.BatchResultDocument]:
     """Stream all items of a batch with their attempts, in line order."""
-    return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_S)
+    return _get(lambda: documents.BatchResultDocument, "batches", name, "results", wait_s=BATCH_TIMEOUT_S)
 
 
 def batch_attestation(name: str) -> ClientRequest[bytes]:
@@ -471,13 +471,13 @@ def daemon() -> ClientRequest[documents.DaemonDocument]:
 def audit(*, since: str | None = None) -> ClientRequest[bytes]:
     """Return the audit log as lines of JSON, oldest first (operators only)."""
     query = (("since", since),) if since is not None else ()
-    return ClientRequest(method="GET", path="/v1/audit", query=query, wait_s=GARBAGE_S)
+    return ClientRequest(method="GET", path="/v1/audit", query=query, wait_s=MAINTENANCE_TIMEOUT_S)
 
 
 def collect_garbage(*, dry_run: bool = False) -> ClientRequest[documents.GarbageDocument]:
     """Delete attempts that exceed the age or size limits (operators only)."""
     query = (("dry_run", "true"),) if dry_run else ()
-    return _post(lambda: documents.GarbageDocument, "gc", query=query, wait_s=GARBAGE_S)
+    return _post(lambda: documents.GarbageDocument, "gc", query=query, wait_s=MAINTENANCE_TIMEOUT_S)
 
 
 def metrics() -> ClientRequest[bytes]:
@@ -504,7 +504,7 @@ def send_batch(
         ),
         content=body,
         headers={"Content-Type": "application/x-ndjson"},
-        wait_s=BATCH_S,
+        wait_s=BATCH_TIMEOUT_S,
     )
 
 

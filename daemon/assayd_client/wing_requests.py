@@ -11,7 +11,7 @@ from assayd_client.requests import ClientRequest, path, to_filter_query, to_wait
 
 T = TypeVar("T")
 Inputs = Mapping[str, Mapping[str, object]]
-CHECK_S = 60.0
+WORKFLOW_TIMEOUT_S = 60.0
 """Maximum number of seconds for reading and checking a workflow."""
 
 
@@ -75,7 +75,7 @@ def workflow_outputs(workflow_id: str) -> ClientRequest[documents.WorkflowOutput
         method="GET",
         path=path("workflows", workflow_id, "outputs"),
         reads=lambda: documents.WorkflowOutputsDocument,
-        wait_s=CHECK_S,
+        wait_s=WORKFLOW_TIMEOUT_S,
     )
 
 
@@ -101,7 +101,7 @@ def _post_request(reads: Callable[[], type[T]], *parts: str, **asked: object) ->
         path=path("workflows", *parts),
         reads=reads,
         document=document or None,
-        wait_s=CHECK_S,
+        wait_s=WORKFLOW_TIMEOUT_S,
     )
 
 

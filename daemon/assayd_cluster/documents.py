@@ -20,9 +20,9 @@ ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 SHA256 = r"^[0-9a-f]{64}$"
 NODE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$"
 
-BEAT_S = 5.0
+HEARTBEAT_INTERVAL_S = 5.0
 """Seconds between two heartbeats of a node or gateway."""
-LIVE_S = 15.0
+HEARTBEAT_TIMEOUT_S = 15.0
 """Seconds after its last heartbeat for which a node or gateway counts as alive."""
 INLINE_BYTES = 64 * 2**10
 """Maximum size of a file that is sent with the verdict; larger files are sent before the verdict."""

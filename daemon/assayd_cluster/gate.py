@@ -61,14 +61,14 @@ class TokenGate:
         app: ASGIApp,
         verifier: TokenVerifier,
         *,
-        most_of_one: int = 192,
+        max_per_tenant: int = 192,
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._refused = refused
         self._app = app
         self._verifier = verifier
-        self._most_of_one = most_of_one
-        self._under: set[_ActiveRequest] = set()
+        self._most_of_one = max_per_tenant
+        self._active_requests: set[_ActiveRequest] = set()
         self._of_tenant: Counter[int] = Counter()
         self._checking: asyncio.Task[None] | None = None
 
@@ -120,7 +120,7 @@ class TokenGate:
 
         Raises: RequestError ``token.revoked`` or another refusal of the token during the request.
         """
-        self._under.add(under)
+        self._active_requests.add(under)
         self._of_tenant[record.tenant_id] += 1
         if self._checking is None:
             self._checking = asyncio.get_running_loop().create_task(
@@ -134,7 +134,7 @@ class TokenGate:
                 raise
             raise under.refusal from None
         finally:
-            self._under.discard(under)
+            self._active_requests.discard(under)
             self._of_tenant[record.tenant_id] -= 1
             if not self._of_tenant[record.tenant_id]:
                 del self._of_tenant[record.tenant_id]
@@ -142,9 +142,9 @@ class TokenGate:
     async def _check_active_tokens(self) -> None:
         """Check the tokens of running requests repeatedly, until all requests have ended."""
         try:
-            while self._under:
+            while self._active_requests:
                 await asyncio.sleep(FRESH_S)
-                for under in list(self._under):
+                for under in list(self._active_requests):
                     await self._check_token(under)
         finally:
             self._checking = None
@@ -153,7 +153,7 @@ class TokenGate:
         try:
             await self._verifier.verify(under.secret, under.address, begun=True)
         except RequestError as refusal:
-            if under in self._under:
+            if under in self._active_requests:
                 under.refusal = refusal
                 under.end.reschedule(asyncio.get_running_loop().time())
         except AssaydError:

@@ -30,7 +30,7 @@ from assayd.documents.cluster import NodeState
 from assayd.errors import RequestError
 from assayd.store.access import DatabaseAccess
 from assayd.store.tables import from_micros
-from assayd_cluster.documents import LIVE_S, HeartbeatAnswer, NodeHeartbeat
+from assayd_cluster.documents import HEARTBEAT_TIMEOUT_S, HeartbeatAnswer, NodeHeartbeat
 from assayd_cluster.tables import LIVE_SINCE, NOW, dispatches, gateways, nodes, tokens
 
 DRAINED = "drained by an operator"
@@ -134,7 +134,7 @@ class DatabaseNodes:
                     now - func.min(case((waits, dispatches.c.created_at))),
                 ).select_from(dispatches)
             ).one()
-            alive = gateways.c.beat_at > now - int(LIVE_S * 1_000_000)
+            alive = gateways.c.beat_at > now - int(HEARTBEAT_TIMEOUT_S * 1_000_000)
             return OutboxState(
                 unpublished=found[0] - found[1],
                 oldest_s=max(0.0, (found[2] or 0) / 1_000_000),
@@ -215,7 +215,7 @@ def _derive_state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
     """Return a node's state, and the reason if it accepts no work (or an empty string)."""
     if row["why"] == STOPPED:
         return "stopped", STOPPED
-    if silent_s > LIVE_S:
+    if silent_s > HEARTBEAT_TIMEOUT_S:
         return "lost", f"silent for {silent_s:.0f} s; check that its host and assayd-node run"
     if row["drained"]:
         return "draining", DrainState(row["drained"]).why

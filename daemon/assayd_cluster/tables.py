@@ -21,13 +21,13 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import ColumnElement
 
 from assayd.store import tables
-from assayd_cluster.documents import LIVE_S
+from assayd_cluster.documents import HEARTBEAT_TIMEOUT_S
 
 NOW: ColumnElement[int] = literal_column(
     "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", BigInteger
 )
 """The database's time in microseconds since 1970."""
-LIVE_SINCE = NOW - int(LIVE_S * 1_000_000)
+LIVE_SINCE = NOW - int(HEARTBEAT_TIMEOUT_S * 1_000_000)
 """The time since which a live node or gateway has sent a heartbeat."""
 
 metadata = MetaData(naming_convention=tables.metadata.naming_convention)

@@ -45,7 +45,7 @@ FOLDER = "files/"
 """The bundle's folder of the files that a program left."""
 
 
-CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+CANCEL_RETRY_DELAYS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between attempts to cancel a submission that perhaps hasn't reached the daemon yet."""
 
 
@@ -188,7 +188,7 @@ class ProgramExecutor:
 
     async def _cancel_attempt(self, identity: str, asked: asyncio.Task[Json]) -> None:
         """Cancel a disconnected client's attempt, even if the task `asked` hasn't submitted it yet."""
-        for pause_s in CANCEL_PAUSES_S:
+        for pause_s in CANCEL_RETRY_DELAYS_S:
             try:
                 await self._request_document(build_cancel_request(identity))
                 break

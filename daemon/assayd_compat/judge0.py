@@ -41,7 +41,7 @@ from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, Program
 
 CLIENT = "judge0"
 VERSION = "1.13.1"
-MOST_IN_BATCH = 20
+MAX_BATCH_SUBMISSIONS = 20
 """The maximum number of submissions in a batch, as in Judge0."""
 KEPT = 10_000
 """Maximum submissions in memory; the oldest are dropped first."""
@@ -91,7 +91,7 @@ CONFIG = {
     "callbacks_timeout": 0,
     "enable_additional_files": False,
     "enable_batched_submissions": True,
-    "max_submission_batch_size": MOST_IN_BATCH,
+    "max_submission_batch_size": MAX_BATCH_SUBMISSIONS,
     "max_queue_size": KEPT,
     "cpu_extra_time": 0,
     "max_cpu_extra_time": 0,
@@ -323,8 +323,8 @@ async def create_batch(request: Request) -> Response:
     """
     encoded = request.query_params.get("base64_encoded") == "true"
     given = (await read_body(request, BatchRequest)).submissions
-    if not 0 < len(given) <= MOST_IN_BATCH:
-        message = f"a batch has 1 to {MOST_IN_BATCH} submissions, not {len(given)}"
+    if not 0 < len(given) <= MAX_BATCH_SUBMISSIONS:
+        message = f"a batch has 1 to {MAX_BATCH_SUBMISSIONS} submissions, not {len(given)}"
         return json_response({"error": message}, 400)
     submissions, executor = get_submissions(request), get_executor(request)
     answers: list[dict[str, object]] = []
@@ -345,8 +345,8 @@ async def show_batch(request: Request) -> Response:
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
-    if not 0 < len(tokens) <= MOST_IN_BATCH:
-        return json_response({"error": f"name 1 to {MOST_IN_BATCH} tokens, not {len(tokens)}"}, 400)
+    if not 0 < len(tokens) <= MAX_BATCH_SUBMISSIONS:
+        return json_response({"error": f"name 1 to {MAX_BATCH_SUBMISSIONS} tokens, not {len(tokens)}"}, 400)
     submissions, executor = get_submissions(request), get_executor(request)
     found = [await submissions.describe(executor, token) for token in tokens]
     shown = [None if each is None else _select_fields(each, fields, encoded=encoded) for each in found]

@@ -26,9 +26,9 @@ from assayd_compat.bodies import get_executor, get_token, json_response
 
 OPEN = frozenset({"/healthz"})
 """The paths that need no token, for load balancers."""
-GOOD_S = 60.0
+TOKEN_CACHE_S = 60.0
 """Seconds for which a valid token lets new connections stay open; the gateway still checks each request."""
-MOST_GOOD = 1024
+MAX_CACHED_TOKENS = 1024
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 
@@ -69,9 +69,9 @@ class RequireTokenMiddleware:
         digest, now = hashlib.sha256(token.encode()).digest(), time.monotonic()
         if self._good.get(digest, 0.0) < now:
             await get_executor(request).check_daemon()
-            self._good[digest] = now + GOOD_S
+            self._good[digest] = now + TOKEN_CACHE_S
             self._good.move_to_end(digest)
-            if len(self._good) > MOST_GOOD:
+            if len(self._good) > MAX_CACHED_TOKENS:
                 self._good.popitem(last=False)
         if (shown := request.scope.get("state", {}).get(self._shown)) is not None:
             shown(is_operator=False)

@@ -232,13 +232,13 @@ def draw_svg(parts: Iterable[Markup], title: str, width: float, height: float) -
 COLUMN, NODE_ROW = 190, 46
 WIDE, TALL = 150, 34
 NAME_CHARS = 18
-MOST_EDGES = 2000
+MAX_EDGES = 2000
 COLOURS = {"running": "bar", "repairing": "bar", "skipped": "waiting"}
 """The CSS class for each node state that isn't also a verdict."""
 
 
 def graph(workflow: Document) -> Markup:
-    """Return an SVG graph of a workflow's nodes and of at most `MOST_EDGES` dependencies."""
+    """Return an SVG graph of a workflow's nodes and of at most `MAX_EDGES` dependencies."""
     nodes = workflow["nodes"]
     depths = compute_node_depths({node["id"]: node["needs"] for node in nodes})
     rows: dict[int, int] = {}
@@ -248,7 +248,7 @@ def graph(workflow: Document) -> Markup:
         row = rows[depth] = rows.get(depth, 0) + 1
         places[node["id"]] = (depth * COLUMN + 4, (row - 1) * NODE_ROW + 6)
     edges = [(need, node["id"]) for node in nodes for need in node["needs"] if need in places]
-    drawn = [_draw_edge(places[need], places[node]) for need, node in edges[:MOST_EDGES]]
+    drawn = [_draw_edge(places[need], places[node]) for need, node in edges[:MAX_EDGES]]
     boxes = [part for node in nodes for part in _draw_node(node, places[node["id"]])]
     width = (max(depths.values(), default=0) + 1) * COLUMN
     title = f"Graph of {len(nodes)} nodes, {len(edges)} connections"

@@ -21,7 +21,7 @@ from assayd_client.requests import ClientRequest
 KEPT_S = 60.0
 """Seconds for which kinds and profiles are cached: they are large, and change only at a reload."""
 EVERY_S = 5.0
-HOUR_EVERY_S = 30.0
+HOUR_COUNTS_MAX_AGE_S = 30.0
 """Maximum age in seconds of the last hour's counts, which need a database query."""
 
 
@@ -90,7 +90,7 @@ class DaemonSampler:
             return self._look
 
     @property
-    def answered_at(self) -> datetime | None:
+    def last_sampled_at(self) -> datetime | None:
         """Return the time of the last sample, or None if no sample has been taken."""
         return None if self._look is None else self._look.at
 
@@ -103,7 +103,7 @@ class DaemonSampler:
         return DaemonSample(at=at, span=seen, hour=await self._get_last_hour(at))
 
     async def _get_last_hour(self, at: datetime) -> Document:
-        if self._hour is None or self._clock() - self._hour[0] > HOUR_EVERY_S:
+        if self._hour is None or self._clock() - self._hour[0] > HOUR_COUNTS_MAX_AGE_S:
             since = (at - timedelta(hours=1)).isoformat(timespec="seconds")
             self._hour = (self._clock(), await self._daemon.ask(requests.summary(since=since, bucket_s=120)))
         return self._hour[1]

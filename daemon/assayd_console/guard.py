@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_BYTES = 32
-LASTS_S = 12 * 3600
+SESSION_LIFETIME_S = 12 * 3600
 """Seconds until a session ends."""
 MOST = 16
 """Maximum sessions; the oldest ends when another begins."""
@@ -44,7 +44,7 @@ class SessionStore:
             return None
         self._token = ""
         session = secrets.token_urlsafe(TOKEN_BYTES)
-        self._ends = dict([*self._ends.items(), (session, self._clock() + LASTS_S)][-MOST:])
+        self._ends = dict([*self._ends.items(), (session, self._clock() + SESSION_LIFETIME_S)][-MOST:])
         return session
 
     def is_valid(self, session: str) -> bool:

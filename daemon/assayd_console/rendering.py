@@ -242,7 +242,7 @@ def _find_string_end(line: str, begin: int, quotes: str) -> tuple[int, str]:
     return (len(line), quotes) if close < 0 else (close + len(quotes), "")
 
 
-AROUND = 6
+CONTEXT_LINES = 6
 """Number of lines to show before and after a finding if the source is too long to show completely."""
 MOST_LINES = 400
 """Maximum lines of a source that is shown completely."""
@@ -355,5 +355,5 @@ def _select_lines(count: int, placed: Mapping[int, list[Document]]) -> frozenset
     """Return the lines to show: all lines, or the first lines and those around findings."""
     if count <= MOST_LINES:
         return frozenset(range(1, count + 1))
-    near = {line for number in placed for line in range(number - AROUND, number + AROUND + 1)}
-    return frozenset(near | set(range(1, AROUND * 4)))
+    near = {line for number in placed for line in range(number - CONTEXT_LINES, number + CONTEXT_LINES + 1)}
+    return frozenset(near | set(range(1, CONTEXT_LINES * 4)))

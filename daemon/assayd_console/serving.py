@@ -26,7 +26,7 @@ from assayd.errors import AssaydError, RequestError
 from assayd_client import AsyncClient, Target
 from assayd_client.cli.own_user import SameUserHttpProtocol, build_server_config
 from assayd_console.daemon import ConsoleDaemon, DaemonSampler
-from assayd_console.guard import COOKIE, LASTS_S, ConsoleGuard, SessionStore
+from assayd_console.guard import COOKIE, SESSION_LIFETIME_S, ConsoleGuard, SessionStore
 from assayd_console.pages import attempts, batches, chains, now, reference, submit, trends
 from assayd_console.rendering import HERE, enable_cluster_menu, render_page
 
@@ -82,7 +82,7 @@ def build_console(
         if after_login is not None:
             after_login()
         answer = Response(status_code=204)
-        answer.set_cookie(COOKIE, session, max_age=LASTS_S, httponly=True, samesite="strict")
+        answer.set_cookie(COOKIE, session, max_age=SESSION_LIFETIME_S, httponly=True, samesite="strict")
         return answer
 
     async def log_out(request: Request) -> Response:

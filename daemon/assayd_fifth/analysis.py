@@ -40,7 +40,7 @@ from assayd_fifth.tokens import is_number
 _MOST_GUESSED = 25
 """Maximum number of unknown words to find near matches for, because each search takes time."""
 _MOST_PARAMETERS = 16
-_BEHIND = frozenset({".", "!", "@"})
+_SIGN_WORDS = frozenset({".", "!", "@"})
 """Words of one sign that are often written without the space before them."""
 _NO_HINT = "Define it before this line, or use words that exist."
 
@@ -92,8 +92,8 @@ def _report_unknown_word(program: FifthProgram, unknown: UnknownWord, guesses: _
         line = program.defined[word]
         program.tell("vocabulary.forward_reference", token.start, word=word, line=line)
     # 2. a library defines it
-    elif word in program.language.wheres:
-        library = program.language.wheres[word]
+    elif word in program.language.libraries_by_word:
+        library = program.language.libraries_by_word[word]
         program.tell(
             "vocabulary.library_not_loaded",
             token.start,
@@ -103,7 +103,7 @@ def _report_unknown_word(program: FifthProgram, unknown: UnknownWord, guesses: _
             severity=severity,
         )
     # 3. two existing words are joined
-    elif (cut := _find_missing_blank(program, word)) is not None:
+    elif (cut := _find_missing_space(program, word)) is not None:
         left, right = word[:cut], word[cut:]
         edit = (token.start + cut, token.start + cut, " ")
         program.tell("required.word_spacing", token.start, word=word, left=left, right=right, edit=edit)
@@ -136,7 +136,7 @@ def _report_gforth_word(program: FifthProgram, unknown: UnknownWord, severity: S
     )
 
 
-def _find_missing_blank(program: FifthProgram, word: str) -> int | None:
+def _find_missing_space(program: FifthProgram, word: str) -> int | None:
     """Return the position at which a space is missing, or None if none is missing.
 
     It is missing before a `;`, a sign or a tag that is joined to a word.
@@ -144,11 +144,15 @@ def _find_missing_blank(program: FifthProgram, word: str) -> int | None:
     exists = word[:-1] in program.known or is_number(word[:-1])
     if word.endswith(";") and exists:
         return len(word) - 1
-    if word[-1:] in _BEHIND and word[:-1] in program.defined and not is_number(word[:-1]):
+    if word[-1:] in _SIGN_WORDS and word[:-1] in program.defined and not is_number(word[:-1]):
         return len(word) - 1
     tag = word.find("<", 1)
     hangs = tag > 0 and word[tag:] in program.language.tags
-    return tag if hangs and (word[:tag] in program.known or word[:tag] in program.language.wheres) else None
+    return (
+        tag
+        if hangs and (word[:tag] in program.known or word[:tag] in program.language.libraries_by_word)
+        else None
+    )
 
 
 def _match_pattern(patterns: tuple[WordPattern, ...], word: str) -> str | None:
@@ -324,7 +328,7 @@ def _list_findings(read: Analysis) -> list[Finding]:
 
 
 def _report_foreign_form(tell: FindingCollector, text: str, form: ForeignForm, rule: str) -> None:
-    start = tell.line_offset(form.line)
+    start = tell.get_line_offset(form.line)
     old = text.split("\n", form.line)[form.line - 1]
     edit = None if form.new == old else (start, start + len(old), form.new)
     tell(rule, start + form.column - 1, edit=edit, said=form.message, hint=form.hint)

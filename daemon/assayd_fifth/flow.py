@@ -49,7 +49,7 @@ class CellTrace:
 
 Cell = CellTrace | None
 
-NONES: tuple[tuple[Cell, ...], ...] = tuple((None,) * count for count in range(32))
+UNKNOWN_CELLS: tuple[tuple[Cell, ...], ...] = tuple((None,) * count for count in range(32))
 """Tuples of unknown cells, by length."""
 
 
@@ -108,7 +108,7 @@ class StringFlow:
 
     def apply_word(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Follow strings through one word, and return the cells that the word leaves."""
-        left: Sequence[Cell] = NONES[word.leaves]
+        left: Sequence[Cell] = UNKNOWN_CELLS[word.leaves]
         if any(cells):
             self.check_use(cells, token)
             if word.library != PROGRAM:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.findings.expected import judge_expected_output, merge_findings
-from assayd.findings.runs import unfinished_findings
+from assayd.findings.runs import build_unfinished_findings
 from assayd.findings.source_text import get_snippet
 from assayd.findings.units import JudgedUnit, judge_exec
 from assayd.model.finding import Finding, Layer, Severity, has_errors
@@ -130,7 +130,7 @@ def judge_runs(submitted: FifthPayload, result: RunResult) -> Judgement:
         tries.append(tried)
     found = merge_findings(tries)
     if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
-        found = (*found, *unfinished_findings(result, "The program"))
+        found = (*found, *build_unfinished_findings(result, "The program"))
     return Judgement(stage_findings={"sandbox": found}, cases=tuple(one.case for one in tries))
 
 
@@ -150,8 +150,8 @@ def _judge_run(name: str, unit: UnitResult | None, code: str) -> JudgedUnit:
     return JudgedUnit(case=case, findings=(said,))
 
 
-PER_WARNING = 0.9
-PER_UNKNOWN_WORD = 0.5
+WARNING_FACTOR = 0.9
+UNKNOWN_WORD_FACTOR = 0.5
 UNKNOWN_WORD = "hallucination"
 _BASICS = ("stack_discipline", "syntax_basics", "vocabulary", "definitions", "control_flow")
 """Guide sections that every request needs."""
@@ -174,7 +174,7 @@ def compute_confidence(findings: Iterable[Finding]) -> float:
     value = 1.0
     for finding in findings:
         if finding.severity is Severity.WARNING:
-            value *= PER_UNKNOWN_WORD if finding.category == UNKNOWN_WORD else PER_WARNING
+            value *= UNKNOWN_WORD_FACTOR if finding.category == UNKNOWN_WORD else WARNING_FACTOR
     return round(value, 6)
 
 

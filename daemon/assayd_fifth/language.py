@@ -276,7 +276,7 @@ class Language:
     """The words that are HTML tags. Models often write no space after them."""
     companions: frozenset[str]
     """The words that companion rules are about."""
-    wheres: Mapping[str, str] = field(default_factory=dict)
+    libraries_by_word: Mapping[str, str] = field(default_factory=dict)
     """The first library that defines each word, for words that aren't loaded."""
 
     def find_suspected_rules(self, parameter: str) -> tuple[FifthRule, ...]:
@@ -356,7 +356,7 @@ def read_language(
         prelude=prelude,
         plain_strings=tuple(about["strings"]["plain"]),
         escaped_strings=tuple(about["strings"]["escaped"]),
-        taking=tuple(word for group in _TAKING for word in takes[group]),
+        taking=tuple(word for group in _PARSING_GROUPS for word in takes[group]),
         takes_name=frozenset(takes["names"]),
         takes_word=frozenset(takes["words"]),
         takes_path=frozenset(takes["paths"]),
@@ -366,7 +366,7 @@ def read_language(
         sql=frozenset(about["words"]["sql"]),
         tags=frozenset(name for name in words["html"] if _TAG(name)),
         companions=frozenset(word for rule in read.companions for word in (*rule.words, *rule.needs)),
-        wheres={name: library for library, entries in reversed(words.items()) for name in entries},
+        libraries_by_word={name: library for library, entries in reversed(words.items()) for name in entries},
     )
 
 
@@ -404,7 +404,9 @@ class _WordBuilder:
             child=build_unnamed_effect(0, cells)
             if (cells := self._about["makes"].get(name, -1)) >= 0
             else None,
-            parses=int(any(name in names for key, names in self._about["takes"].items() if key in _TAKING)),
+            parses=int(
+                any(name in names for key, names in self._about["takes"].items() if key in _PARSING_GROUPS)
+            ),
             rule=rule.id if rule else None,
             defect=self._find_defect(name),
             compile_only=name in self._about["words"]["compile_only"],
@@ -443,7 +445,7 @@ class _WordBuilder:
 
 
 _TAG = re.compile(r"</?\w+[.#/]*>").fullmatch
-_TAKING = ("names", "words", "characters", "paths")
+_PARSING_GROUPS = ("names", "words", "characters", "paths")
 
 
 def _extract_first_group(text: str) -> str:

@@ -56,7 +56,7 @@ class FindingCollector:
         """Return the 1-based line number of an offset."""
         return bisect_right(self._lines, start)
 
-    def line_offset(self, line: int) -> int:
+    def get_line_offset(self, line: int) -> int:
         """Return the offset of the start of a line."""
         return self._lines[line - 1]
 

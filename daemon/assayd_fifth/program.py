@@ -72,7 +72,7 @@ class FifthProgram:
     _inside: ProgramSegment | None = None
     _newest: str = ""
     _blind: bool = False
-    _any_base: bool = False
+    _base_may_differ: bool = False
     _comments: dict[str, _DeclaredEffect | None] = field(default_factory=dict)
     _plain: dict[tuple[StackEffect | None, bool, bool], FifthWord] = field(default_factory=dict)
     _folder: str = "lib/"
@@ -112,7 +112,7 @@ class FifthProgram:
 
     def is_number_in_base(self, word: str) -> bool:
         """Return whether a word is a number in another base, if the base can have changed."""
-        return self._any_base and word.isalnum()
+        return self._base_may_differ and word.isalnum()
 
     def record_unknown(self, token: Token, before: str) -> None:
         """Store an unknown word, to report it after all names have been read."""
@@ -131,9 +131,9 @@ class FifthProgram:
         """Apply a word's effect on the program, such as a change of the number base."""
         match role:
             case "hex" | "base":
-                self._any_base = True
+                self._base_may_differ = True
             case "decimal":
-                self._any_base = False
+                self._base_may_differ = False
             case "immediate" if self._newest in self.known:
                 word = self.known[self._newest]
                 self.known[self._newest] = replace(word, effect=None, plain=False, role="macro")
@@ -214,7 +214,7 @@ class FifthProgram:
         if token.word in self.language.takes_path:
             self.load(token.text, 0)
         elif token.word in self.language.takes_name:
-            maker = self.language.words[self.language.wheres[token.word]][token.word]
+            maker = self.language.words[self.language.libraries_by_word[token.word]][token.word]
             self.known[token.text.lower()] = self._build_child_word(maker)
 
     # Definitions

@@ -162,10 +162,10 @@ def _generate_changes(
 
 def _swap_value_and_name(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
     """Yield the change that moves a value before the word that names the value."""
-    yield ProgramChange(line, line, _NAMED_FIRST.sub(r"\3 \1 \2", lines[line - 1]))
+    yield ProgramChange(line, line, _NAME_BEFORE_VALUE.sub(r"\3 \1 \2", lines[line - 1]))
 
 
-_NAMED_FIRST = re.compile(r"(?<!\S)(constant|value)\s+(\S+)\s+(\S+)", re.IGNORECASE)
+_NAME_BEFORE_VALUE = re.compile(r"(?<!\S)(constant|value)\s+(\S+)\s+(\S+)", re.IGNORECASE)
 
 
 def _find_definition_end(lines: Sequence[str], line: int) -> int:
@@ -372,8 +372,8 @@ _FORMS = tuple(
     )
 )
 
-_Making = Callable[[Sequence[str], int, str], Iterator[ProgramChange]]
-_MAKING: Mapping[str, _Making] = {
+_ChangeGenerator = Callable[[Sequence[str], int, str], Iterator[ProgramChange]]
+_MAKING: Mapping[str, _ChangeGenerator] = {
     "vocabulary.comment_open": _close_comment,
     "vocabulary.string_open": _close_string,
     "vocabulary.definition_open": _end_definition,

@@ -23,9 +23,9 @@ _CODE = "fifth.tables"
 _SECTIONS = frozenset({"rule", "words", "libraries", "profile", "task", "section"})
 _WATCHED = {"profile": ("match", "rules", "lens"), "task": ("match", "rules", "sections")}
 """Keys that influence the feedback; each is a list of strings."""
-_FOUND_BY = frozenset({"words", "flow", "companion"})
+_DETECTION_METHODS = frozenset({"words", "flow", "companion"})
 STAGES = ("forbidden", "required", "structure", "vocabulary")
-_NEEDED = ("id", "detect", "type", "title", "message", "example")
+_REQUIRED_RULE_KEYS = ("id", "detect", "type", "title", "message", "example")
 _NAMES = {"word": "", "source": "", "line": ""}
 """Placeholders that a message can contain."""
 
@@ -43,9 +43,9 @@ def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]
             try:
                 document = tomllib.loads(path.read_text("utf-8"))
             except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-                raise _table_error(path, str(problem)) from problem
+                raise _build_table_error(path, str(problem)) from problem
             if unknown := document.keys() - _SECTIONS:
-                raise _table_error(
+                raise _build_table_error(
                     path, f"unknown section {min(unknown)!r}; use one of {', '.join(sorted(_SECTIONS))}"
                 )
             read.append((path, document))
@@ -91,19 +91,21 @@ def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
 
     Raises: ConfigError ``fifth.tables``, if it isn't.
     """
-    for key in _NEEDED:
+    for key in _REQUIRED_RULE_KEYS:
         _require_valid(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]
     _require_valid(
         path, name.partition(".")[0] in STAGES, f"rule {name}: the id must begin with a stage and a dot"
     )
     _require_valid(path, name not in known, f"rule {name}: the id already exists")
-    _require_valid(path, rule["detect"] in _FOUND_BY, f"rule {name}: detect must be words, flow or companion")
+    _require_valid(
+        path, rule["detect"] in _DETECTION_METHODS, f"rule {name}: detect must be words, flow or companion"
+    )
     for key in ("message", "suggestion"):
         try:
             str(rule.get(key, "")).format_map(_NAMES)
         except (KeyError, ValueError, IndexError) as problem:
-            raise _table_error(
+            raise _build_table_error(
                 path, f"rule {name}: {key} can contain only {{word}}, {{source}} and {{line}}"
             ) from problem
 
@@ -129,10 +131,10 @@ def _check_profile(
 
 def _require_valid(path: Path, right: object, problem: str) -> None:
     if not right:
-        raise _table_error(path, problem)
+        raise _build_table_error(path, problem)
 
 
-def _table_error(path: Path, problem: str) -> ConfigError:
+def _build_table_error(path: Path, problem: str) -> ConfigError:
     return ConfigError(_CODE, f"{path}: {problem}", field=str(path))
 
 

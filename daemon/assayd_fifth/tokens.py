@@ -123,7 +123,7 @@ class _Scanner:
         strings = (*language.plain_strings, *language.escaped_strings)
         self._near = ("(", "\\", *sorted(strings, key=len, reverse=True))
         """Words after which writers easily forget a space."""
-        self._acts: dict[str, _Act | None] = {
+        self._acts: dict[str, _WordHandler | None] = {
             **dict.fromkeys(language.taking, _Scanner._scan_parsing_word),
             **dict.fromkeys(language.plain_strings, _Scanner._add_plain_word),
             **dict.fromkeys(language.escaped_strings, _Scanner._scan_escaped_string),
@@ -162,8 +162,10 @@ class _Scanner:
     def _classify_word(self, word: str, start: int, end: int) -> int:
         """Find the method for a word that is in no list, cache the method, and call it."""
         if word.startswith(self._near):
-            act: _Act | None = _Scanner._report_missing_space
-        elif word[: word.find(">") + 1] in self._language.tags and word not in self._language.wheres:
+            act: _WordHandler | None = _Scanner._report_missing_space
+        elif (
+            word[: word.find(">") + 1] in self._language.tags and word not in self._language.libraries_by_word
+        ):
             act = _Scanner._split_tag
         else:
             act = _Scanner._scan_semicolon if word[-1] == ";" else None
@@ -296,5 +298,5 @@ class _Scanner:
         return self._text[start:end]
 
 
-_Act = Callable[[_Scanner, str, int, int], int]
+_WordHandler = Callable[[_Scanner, str, int, int], int]
 """Called with a word, its offset and its end."""

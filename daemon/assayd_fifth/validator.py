@@ -218,7 +218,7 @@ class FifthKind(Kind[FifthPayload]):
     language = "fifth"
     beginning = r": \S+ |\\ |require "
     samples = SAMPLES
-    comparison = expected_results.TEXTS_COMPARED
+    comparison = expected_results.OUTPUT_COMPARISON_RULES
     task = TASK
     example = EXAMPLE
     generation_context = FifthContext
@@ -323,7 +323,7 @@ class FifthKind(Kind[FifthPayload]):
         told = (_WRITE, *judging.describe_feedback(report.get("feedback"), get_language()))
         return replace(super().context(payload, report, policy), instructions=told)
 
-    def normal_form(self, payload: FifthPayload) -> bytes:
+    def normalize_text(self, payload: FifthPayload) -> bytes:
         """Return the program in lowercase without comments and layout, for comparisons."""
         return normalize_source(extract_program(payload.code).lower(), "\\ ")
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from assayd_fifth.control import METHODS, ControlStructures
-from assayd_fifth.flow import NONES, Cell, EndState, StringFlow, WalkState
+from assayd_fifth.flow import UNKNOWN_CELLS, Cell, EndState, StringFlow, WalkState
 from assayd_fifth.language import MOST_CELLS, FifthWord, Language, StackEffect
 from assayd_fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
 
@@ -124,7 +124,7 @@ class Walk:
                 if rest < 0 or any(cells[rest:]):
                     self._apply_plain_word(word, token)
                 else:  # the usual case: the taken cells are unknown
-                    cells[rest:] = NONES[word.leaves]
+                    cells[rest:] = UNKNOWN_CELLS[word.leaves]
                     if not word.certain:
                         self.state.certain = False
                 continue
@@ -160,7 +160,9 @@ class Walk:
         if self.declared is None:
             return [], None
         taken = self.declared.takes
-        cells = self.flow.parameters(taken, opener, placed=placed) if traced else list(NONES[taken.least])
+        cells = (
+            self.flow.parameters(taken, opener, placed=placed) if traced else list(UNKNOWN_CELLS[taken.least])
+        )
         return cells, taken.most - taken.least
 
     def _apply_plain_word(self, word: FifthWord, token: Token) -> None:
@@ -173,7 +175,7 @@ class Walk:
         else:
             self.flow.check_use(taken, token)
             kept = [taken[place] if place >= 0 else None for place in word.keeps]
-            state.cells.extend(kept or NONES[word.leaves])
+            state.cells.extend(kept or UNKNOWN_CELLS[word.leaves])
 
     def _apply_special_role(self, word: FifthWord, token: Token) -> None:
         """Apply a word that has behavior other than its effect."""
@@ -262,7 +264,7 @@ class Walk:
         if token.kind is STRING and word.leaves == 2:
             self.state.cells.extend((self.flow.build_literal_cell(token), None))
         else:
-            self.state.cells.extend(NONES[word.leaves])
+            self.state.cells.extend(UNKNOWN_CELLS[word.leaves])
         if self.state.macro:
             self.state.forget_depth()
 
@@ -290,7 +292,7 @@ class Walk:
             self.state.forget_depth()
             return
         self.state.pop_cells(self.declared.takes.least, word, token)
-        self.state.cells.extend(NONES[self.declared.leaves.least])
+        self.state.cells.extend(UNKNOWN_CELLS[self.declared.leaves.least])
 
     def _apply_does(self, token: Token) -> None:
         """End the part before `does>`, and begin that of the created word, whose stack has an address."""

@@ -40,7 +40,7 @@ from assayd_lsp.diagnostics import (
 WAIT_S = 600.0
 PAUSE_S = 0.3
 """Seconds between the last keystroke and the check of the text."""
-UNCHECKED = {
+CHECK_UNAVAILABLE_MESSAGES = {
     "policy.elsewhere": "A gateway can't check files while you type. It validates them when you save.",
     "not_found": "This daemon can't check files while you type. It validates them when you save.",
 }
@@ -206,9 +206,11 @@ class EditorSession:
             checked = await self._send_request(requests.check(work.submission))
             pages = await self._get_rule_pages(checked["kind"])
         except AssaydError as error:  # The previous findings stay; the next save shows the problem.
-            if error.code in UNCHECKED and self._checks:
+            if error.code in CHECK_UNAVAILABLE_MESSAGES and self._checks:
                 self._checks = False
-                said = types.ShowMessageParams(type=types.MessageType.Info, message=UNCHECKED[error.code])
+                said = types.ShowMessageParams(
+                    type=types.MessageType.Info, message=CHECK_UNAVAILABLE_MESSAGES[error.code]
+                )
                 self._server.window_show_message(said)
             return
         if typed == self._typed[uri]:

@@ -23,7 +23,7 @@ from assayd_mcp.server import AgentServer
 from assayd_mcp.serving import MESSAGE_BYTES
 
 MOST_CALLS = 64
-LEAST_TOKEN_CHARS = 32
+MIN_TOKEN_CHARS = 32
 TOKEN_BYTES = 32
 
 Scope = MutableMapping[str, Any]
@@ -97,8 +97,8 @@ def read_token(path: Path) -> str:
         raise RequestError(
             "usage", f"--token-file {path}: other users can read or write it; chmod 600 {path}"
         )
-    if len(token) < LEAST_TOKEN_CHARS or not token.isprintable() or " " in token:
-        message = f"--token-file {path}: a token has at least {LEAST_TOKEN_CHARS} characters and no spaces"
+    if len(token) < MIN_TOKEN_CHARS or not token.isprintable() or " " in token:
+        message = f"--token-file {path}: a token has at least {MIN_TOKEN_CHARS} characters and no spaces"
         raise RequestError("usage", f"{message}; delete the file to get a new token")
     return token
 

@@ -50,7 +50,7 @@ _ANSWERING = re.compile(
 )
 _MAX_NAMED = 3
 _LOOPS = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(while|until)\b")
-_WAITS = re.compile(
+_WAITING_LOOP = re.compile(
     r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:while !|until)\s+(?:\[\[?|test) -[efs] [\"']?([\w./*$-]{1,80})"
 )
 _USAGE = re.compile(r"(?:[Tt]ry '|[Uu]sage: |jq: \d+ compile errors?$)")
@@ -59,7 +59,7 @@ _ASSIGNED = re.compile(r"\s*(?:local |export |readonly )?([A-Za-z_]\w*)=")
 _MAX_LINES = 2000
 _MAX_CHARS = 1000
 _MISSING = re.compile(r"['‘: ]([\w./*-]{1,100})['’]?(?: for reading)?: No such file or directory")
-_MOST_FILES = 6
+_MAX_FILES = 6
 _PATH = re.compile(r"\b(?:data|tmp|logs)/[\w./-]{1,200}\w")
 _MAX_READ = 100_000
 
@@ -355,7 +355,7 @@ def find_endless_loops(content: str) -> list[int]:
 def suggest_for_waiting_loop(content: str) -> tuple[str, int] | None:
     """Return advice about a bash loop that waits for a file, and its line, or None if no loop waits."""
     for number, line in enumerate(content.split("\n"), 1):
-        if (found := _WAITS.search(line[:_MAX_CHARS])) is not None:
+        if (found := _WAITING_LOOP.search(line[:_MAX_CHARS])) is not None:
             words = f"Remove the loop on line {number}: no other process runs that could create `{found[1]}`."
             return words, number
     return None
@@ -376,7 +376,7 @@ def suggest_submitted_files(message: str, files: Iterable[str]) -> str | None:
     found = _MISSING.search(message)
     if found is None:
         return None
-    known = ", ".join(sorted(files)[:_MOST_FILES]) or "none"
+    known = ", ".join(sorted(files)[:_MAX_FILES]) or "none"
     return f"`{found[1]}` doesn't exist. Correct its name, or create it before this line. Submitted: {known}."
 
 

@@ -53,7 +53,7 @@ DATA_RULES = (
 LINES = (".csv", ".tsv", ".txt", ".log", ".jsonl", ".ndjson")
 """Suffixes of files whose lines are rows."""
 MAX_NAMES, MAX_COLUMNS, MOST_NAME = 200, 500, 200
-MOST_PARSED_ROWS, SAMPLED_BYTES = 5_000, 2**18
+MAX_PARSED_ROWS, SAMPLED_BYTES = 5_000, 2**18
 """The limits above which a file's rows are counted by lines, and its columns are read from the beginning."""
 _SAMPLED_ROWS, _SAMPLED_CELLS = 1000, 10_000
 """Maximum number of rows and cells of a file to read for the types of its columns."""
@@ -113,7 +113,7 @@ def read_file_facts(path: str, content: bytes) -> Facts:
     if not path.endswith((".csv", ".tsv")):
         return Facts(rows=content.count(b"\n") + (content[-1:] not in b"\n"))
     lines = content.count(b"\n")
-    if is_long := lines > MOST_PARSED_ROWS:
+    if is_long := lines > MAX_PARSED_ROWS:
         content = content[:SAMPLED_BYTES]
     text = content.decode("utf-8-sig", "replace")
     head = text[: text.find("\n") + 1] or text
@@ -153,7 +153,7 @@ def iter_input_findings(expected: Expected, found: Mapping[str, Facts]) -> Itera
 def _compare_inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
     for path, then in expected.inputs.items():
         if path not in found:
-            yield _data_finding(
+            yield _build_data_finding(
                 "missing", f"{path!a} isn't submitted; the approved run had it.", "Submit it.", static=True
             )
         else:
@@ -175,7 +175,7 @@ def _compare_results(expected: Expected, now: DataFacts) -> Iterator[Finding]:
                 yield from _compare_facts(f"{prefix}{name!a}", then, after[name], expected)
             else:
                 message = f"{prefix}{name!a} is missing; the approved run left it."
-                yield _data_finding("missing", message, "Find the step that should create it.")
+                yield _build_data_finding("missing", message, "Find the step that should create it.")
 
 
 def _compare_facts(
@@ -183,14 +183,16 @@ def _compare_facts(
 ) -> Iterator[Finding]:
     hint = "Compare the data with that of the approved run, or approve a run on the new data."
     if then.columns != now.columns:
-        yield _data_finding("columns", f"{name}: {_describe_difference(then, now)}.", hint, static=static)
+        yield _build_data_finding(
+            "columns", f"{name}: {_describe_column_difference(then, now)}.", hint, static=static
+        )
     elif not static:
         for column, before, after in zip(now.columns, then.types, now.types, strict=False):
             if before != after and NOTHING not in {before, after}:
                 message = f"{name}: column {column!a} has the type {after}; it had {before}."
-                yield _data_finding("types", message, hint)
+                yield _build_data_finding("types", message, hint)
     if now.rows == 0 and then.rows != 0:
-        yield _data_finding(
+        yield _build_data_finding(
             "empty", f"{name} has no rows.", "Check where the data comes from.", static=static
         )
     elif now.rows is not None and then.rows:
@@ -202,10 +204,10 @@ def _compare_facts(
             )
             severity = Severity.ERROR if expected.strict else Severity.WARNING
             hint = "Check the data; if it is right, allow a wider range."
-            yield _data_finding("rows", message, hint, severity=severity, static=static)
+            yield _build_data_finding("rows", message, hint, severity=severity, static=static)
 
 
-def _describe_difference(then: Facts, now: Facts) -> str:
+def _describe_column_difference(then: Facts, now: Facts) -> str:
     before, after = frozenset(then.columns), frozenset(now.columns)
     gone = [name for name in then.columns if name not in after]
     new = [name for name in now.columns if name not in before]
@@ -213,7 +215,7 @@ def _describe_difference(then: Facts, now: Facts) -> str:
     return f"columns {'; '.join(parts)}" if parts else "the columns have another order"
 
 
-def _data_finding(
+def _build_data_finding(
     rule: str, message: str, hint: str, *, severity: Severity = Severity.ERROR, static: bool = False
 ) -> Finding:
     return Finding(

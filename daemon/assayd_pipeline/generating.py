@@ -123,7 +123,7 @@ _SQL_RULES = {
     "sql.alter": "ALTER TABLE other than ADD COLUMN",
 }
 """Operations that configurable rules reject and that models often use."""
-_SQL_NEVER = "TRUNCATE, ATTACH, .mode and other commands of the sqlite3 shell"
+_SQL_ALWAYS_REJECTED = "TRUNCATE, ATTACH, .mode and other commands of the sqlite3 shell"
 _RARE = frozenset({
     "base64", "basename", "bc", "cksum", "cmp", "column", "comm", "diff", "dirname", "egrep", "env",
     "expand", "expr", "factor", "fgrep", "fmt", "fold", "getopt", "id", "ls", "md5sum", "mktemp", "nl",
@@ -144,7 +144,7 @@ def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
     return replace(policy, commands=replace(policy.commands, allowed=allowed))
 
 
-_REACHED_FOR = ("rm",)
+_OFTEN_REJECTED = ("rm",)
 """Rejected commands that models often use."""
 
 
@@ -191,7 +191,7 @@ def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
     allowed = sorted((commands.allowed - commands.blocked) - commands.builtins)
     yield f"Bash steps may run these commands (awk is gawk) and bash's builtins: {', '.join(allowed)}."
     builtins = [name for name in _BUILTINS_REFUSED if name not in commands.builtins]
-    if refused := [*builtins, *(name for name in _REACHED_FOR if name in commands.blocked)]:
+    if refused := [*builtins, *(name for name in _OFTEN_REJECTED if name in commands.blocked)]:
         yield f"Not allowed in bash: {', '.join(refused)}."
     yield from describe_permissions(policy, imports=False)
 
@@ -199,7 +199,7 @@ def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
 def _describe_refused_sql(policy: ExecutionPolicy | None) -> str:
     rules = {} if policy is not None and policy.reports_only else _SQL_RULES
     refused = [words for rule, words in rules.items() if policy is None or not policy.sql.admits(rule)]
-    return f"Not allowed in SQL: {'; '.join([*refused, _SQL_NEVER])}."
+    return f"Not allowed in SQL: {'; '.join([*refused, _SQL_ALWAYS_REJECTED])}."
 
 
 SAMPLE_ROWS = 3

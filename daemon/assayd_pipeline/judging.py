@@ -29,11 +29,11 @@ from pathlib import Path, PurePosixPath
 from assayd.did_you_mean import find_close_names
 from assayd.findings.runs import (
     COMPUTING,
-    cause_finding,
+    build_cause_finding,
+    build_timeout_finding,
     describe_limit,
     point_to_loops,
     quote_stderr_end,
-    timeout_finding,
 )
 from assayd.findings.source_text import get_snippet
 from assayd.findings.units import build_case, get_own_exit_code, judge_exec
@@ -65,7 +65,7 @@ _AT_LINE = re.compile(r"scripts/[^:]*: line (\d{1,6}): ")
 _PROGRAM = re.compile(r"([a-z][\w.-]{0,30}): ")
 _LAST_FORM = re.compile(r"(?:^| )(?:Write|Assign)\b[^`]*`[^`]*`\.$")
 """The example at the end of a hint, which the corrected line replaces."""
-_NAMELESS = {"parse error:": "jq", "(standard_in) ": "bc", "Runtime error (func=": "bc"}
+_PROGRAM_BY_PREFIX = {"parse error:": "jq", "(standard_in) ": "bc", "Runtime error (func=": "bc"}
 """The beginnings of messages that don't name their program."""
 _MAX_LINES = 2000
 _MAX_CHARS = 10_000
@@ -175,11 +175,11 @@ def _find_intended_path(missing: PurePosixPath, others: Iterable[PurePosixPath])
     known = list(others)
     moved = [str(path) for path in known if path.name == missing.name]
     stems = {path.stem: str(path) for path in known if path.parent == missing.parent}
-    close = find_close_names(missing.stem, stems) if len(missing.stem) >= _STEM_CHARS else []
+    close = find_close_names(missing.stem, stems) if len(missing.stem) >= _MIN_STEM_CHARS else []
     return next(iter((*moved, *(stems[stem] for stem in close))), None)
 
 
-_STEM_CHARS = 3
+_MIN_STEM_CHARS = 3
 """Minimum length of a name to compare; shorter names resemble too many others."""
 _MISSING = re.compile(
     r"(?<![\w./-])([\w.-]{1,60}(?:/[\w.-]{1,60}){0,6})'?(?: for reading)?: No such file or directory"
@@ -229,7 +229,7 @@ def _find_line(said: str, lines: list[str]) -> int | None:
     if named is not None:
         return int(named[1]) if int(named[1]) <= len(lines) else None
     program = _PROGRAM.match(said)
-    nameless = (name for begin, name in _NAMELESS.items() if said.startswith(begin))
+    nameless = (name for begin, name in _PROGRAM_BY_PREFIX.items() if said.startswith(begin))
     name = program[1] if program is not None else next(nameless, None)
     if name is None:
         return None
@@ -350,7 +350,7 @@ def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
     try:
         record = read_sql_record(unit)
     except GuestJsonError as problem:
-        broken = cause_finding(Cause.PROTOCOL_VIOLATION, "It", str(problem))
+        broken = build_cause_finding(Cause.PROTOCOL_VIOLATION, "It", str(problem))
         return JudgedStep(case=replace(case, message=broken.message), finding=broken)
     if isinstance(record, SqlFailure) and unit.outcome.cause is Cause.EXITED_NONZERO:
         return _judge_sql_failure(step, record, case)
@@ -358,7 +358,7 @@ def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
         passed = replace(case, status=CaseStatus.PASSED, result=_count_results(record))
         return JudgedStep(case=passed, idle=record.idle, tables=record.tables)
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
-    return _judge_abnormal_exit(step, unit, case, cause_finding(cause, "It", describe_limit(unit)))
+    return _judge_abnormal_exit(step, unit, case, build_cause_finding(cause, "It", describe_limit(unit)))
 
 
 def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> JudgedStep:
@@ -399,7 +399,7 @@ def _judge_abnormal_exit(step: StepText, unit: UnitResult, case: Case, finding: 
 
 def _build_timeout_finding(step: StepText, unit: UnitResult) -> Finding:
     """Return the finding for a step that reached its time limit, located at the step's loop if any."""
-    finding, text = timeout_finding(unit, "It"), step.content
+    finding, text = build_timeout_finding(unit, "It"), step.content
     if step.program is not ErrorSource.BASH:
         lines = [number for number, line in enumerate(text.split("\n"), 1) if _RECURSIVE.search(line)]
     elif (waits := suggest_for_waiting_loop(text)) is not None:
@@ -438,14 +438,14 @@ def iter_database_findings(database: Database, unit: UnitResult | None) -> Itera
     try:
         record = read_sql_record(unit)
     except GuestJsonError as problem:
-        yield cause_finding(Cause.PROTOCOL_VIOLATION, "Preparing the database", str(problem))
+        yield build_cause_finding(Cause.PROTOCOL_VIOLATION, "Preparing the database", str(problem))
         return
     if not isinstance(record, SqlFailure) or unit.outcome.cause is not Cause.EXITED_NONZERO:
         what, cause = "Preparing the database", unit.outcome.cause
         yield (
-            timeout_finding(unit, what)
+            build_timeout_finding(unit, what)
             if cause is Cause.TIMEOUT
-            else cause_finding(cause, what, describe_limit(unit))
+            else build_cause_finding(cause, what, describe_limit(unit))
         )
         return
     made = database.schema_sql is not None

@@ -25,14 +25,14 @@ from assayd_pipeline.shell.parse.source import normalize_script
 
 MAX_STEPS = 100
 """Maximum number of steps in a pipeline, as documented in docs/operating/configure.md."""
-MOST_NAME_CHARS = 64
+MAX_STEP_NAME_CHARS = 64
 
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 
 
 def _check_step_name(name: str) -> str:
-    if not name.strip() or len(name) > MOST_NAME_CHARS:
-        raise ValueError(f"a step's name must have 1 to {MOST_NAME_CHARS} characters")
+    if not name.strip() or len(name) > MAX_STEP_NAME_CHARS:
+        raise ValueError(f"a step's name must have 1 to {MAX_STEP_NAME_CHARS} characters")
     if not name.isprintable() or ".." in name or any(sign in name for sign in "/\\"):
         raise ValueError("a step's name must not have slashes, '..' or control characters")
     return name

@@ -311,7 +311,7 @@ def _map_row_counts(group: Mapping[str, Facts]) -> dict[str, int | None]:
 
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
-LOOKED_BACK = 20
+MAX_SEARCHED_RUNS = 20
 """Number of recent runs in which to search for the last one without a finding about its data."""
 RUN_BODY = answers.describe_request_body(PipelineRunBody)
 
@@ -425,7 +425,7 @@ async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts |
     """
     async with call.budget.wait_to_parse(call.caller.peer.uid):
         steps = await asyncio.to_thread(get_approved_steps_digest, entry)
-    runs = _build_runs_query(call, entry.name, entry.version, limit=LOOKED_BACK)
+    runs = _build_runs_query(call, entry.name, entry.version, limit=MAX_SEARCHED_RUNS)
     # An entry of this name and version may have been removed, with runs of other steps.
     page = await call.service.list(replace(runs, since=entry.approved_at))
     for attempt in page.attempts:

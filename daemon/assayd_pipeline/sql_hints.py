@@ -41,7 +41,7 @@ RULES = (
 _EXPLAINED = frozenset({"sql.syntax", "sql.not_understood", "sql.parameter", "sql.statement", "sql.truncate"})
 _MAX_STATEMENTS = 100
 _HEAD_BYTES = 2000
-_MOST_HINTS = 5
+_MAX_HINTS = 5
 
 
 class Refusal(BaseModel):
@@ -124,7 +124,7 @@ def iter_suspicions(payload: PipelinePayload, number: int, content: str) -> Iter
         if has_different_meaning(statement) and (other := explain_rejected(statement, tables())) is not None:
             told.append(other)
         for one in told:
-            yield _suspicion_finding(content, start, statement, one)
+            yield _build_suspicion_finding(content, start, statement, one)
         before.append(statement)
 
 
@@ -133,7 +133,7 @@ def find_refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
     found: list[Refusal] = []
     for number, step in enumerate(payload.steps, 1):
         tables = prepare_tables_before(payload, number) if step.type == "sql" else None
-        if tables is None or len(found) >= _MOST_HINTS:
+        if tables is None or len(found) >= _MAX_HINTS:
             continue
         for start, statement in _split_statements(step.content):
             complaint = tables.find_error(statement)
@@ -241,7 +241,7 @@ def _build_message(one: ExplainedConstruct) -> str:
     return f"This is {one.of}, not SQLite: {written}."
 
 
-def _suspicion_finding(content: str, start: int, statement: str, one: ExplainedConstruct) -> Finding:
+def _build_suspicion_finding(content: str, start: int, statement: str, one: ExplainedConstruct) -> Finding:
     line = line_number_at(content, start + _skip_white_space(statement, one))
     written = shorten_text(" ".join(one.written.split()), 60)
     message = f"This is {one.of}: `{written}`." if one.certain else f"`{written}` {one.of}."

@@ -19,7 +19,7 @@ from assayd_pipeline.facts import MAX_COLUMNS, Facts
 _LIMITS = replace(DEFAULT_LIMITS, bytes=2**20, containers=200, values=6000)
 _NAME_CHARS = 100
 _MOST = 2**53
-_MOST_LINE = 10**7
+_MAX_LINE_NUMBER = 10**7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def _parse_idle(given: JsonValue) -> Iterator[IdleStatement]:
                 line > 0
             ):
                 yield IdleStatement(
-                    verb=verb, table=shorten_text(table, _NAME_CHARS), line=min(line, _MOST_LINE)
+                    verb=verb, table=shorten_text(table, _NAME_CHARS), line=min(line, _MAX_LINE_NUMBER)
                 )
 
 
@@ -156,7 +156,7 @@ def _parse_optional_place(fields: Mapping[str, JsonValue], name: str) -> int | N
     value = fields.get(name)
     if value is not None and type(value) is not int:
         raise GuestJsonError(f"{name} is not a number")
-    return value if value is not None and 0 < value <= _MOST_LINE else None
+    return value if value is not None and 0 < value <= _MAX_LINE_NUMBER else None
 
 
 def _parse_text(fields: Mapping[str, JsonValue], name: str) -> str | None:

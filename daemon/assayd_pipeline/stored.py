@@ -202,7 +202,7 @@ ROOT = 0
 
 
 class PipelineReader:
-    """A reader that implements `PipelineStore` and the recorder's `SubmissionCompleter` and `GroupNamer`."""
+    """A reader that implements `PipelineStore` and the recorder's `SubmissionCompleter` and `GroupFinder`."""
 
     def __init__(self, reader: DatabaseAccess) -> None:
         self._reader = reader

@@ -23,7 +23,7 @@ from assayd.findings.retry_context import (
     is_unreadable,
     select_headline,
 )
-from assayd.findings.runs import cause_finding
+from assayd.findings.runs import build_cause_finding
 from assayd.findings.source_text import add_correction
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.model.finding import Finding, Rule, has_errors
@@ -87,7 +87,7 @@ from assayd_pipeline.sql_hints import (
     prepare_tables_before,
 )
 from assayd_pipeline.worth import (
-    MOST_IN_RUN,
+    MAX_EXPLAINED_ERRORS,
     StepFileFacts,
     iter_idle_findings,
     iter_ignored_errors,
@@ -139,7 +139,7 @@ _HEADLINES = {
 }
 _WRITTEN = {"commands": frozenset({Writer.BASH}), "sql": frozenset({Writer.SQL})}
 """The step types that each stage checks."""
-_MADE_TOLD = 10
+_MAX_EARLIER_FILES = 10
 """Maximum files of earlier steps in a finding about a missing file."""
 _PRELOAD = ("csv", "sqlite3")
 
@@ -258,14 +258,14 @@ class PipelineKind(Kind[PipelinePayload]):
             if unit is not None and step.case.status is CaseStatus.PASSED
             for finding in iter_ignored_errors(text, unit.stderr.text(), policy.commands.ignored_errors)
         )
-        found += islice(ignored, MOST_IN_RUN)
+        found += islice(ignored, MAX_EXPLAINED_ERRORS)
         if not any(finding.is_error for finding in found):
             found += judge_outputs(result)
         if not any(finding.is_error for finding in found) and any(
             case.status is not CaseStatus.PASSED for case in cases
         ):
             cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
-            found.append(cause_finding(cause, "The run", "steps have no result"))
+            found.append(build_cause_finding(cause, "The run", "steps have no result"))
         if not has_errors(found):
             read = getattr(payload, "read", StepFileFacts())
             found += judge_results(steps, read, [bool(case.stdout) for case in cases], result)
@@ -334,7 +334,7 @@ class PipelineKind(Kind[PipelinePayload]):
         steps[int(passage) - 1]["content"] = code
         return {**document, "steps": steps}
 
-    def normal_form(self, payload: PipelinePayload) -> bytes:
+    def normalize_text(self, payload: PipelinePayload) -> bytes:
         """Return all steps without layout and comments, so that payloads can be compared."""
         return b"\n;\n".join(normalize_step(step) for step in iter_numbered_steps(payload))
 
@@ -359,7 +359,7 @@ def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunRes
         return finding
     made = [output for output in result.outputs if output.name != DATABASE_OUTPUT]
     others = [*payload.files, *(output.name for output in made), *(step.content for step in payload.steps)]
-    told = ", ".join(f"{one.name} ({len(one.content)} bytes)" for one in made[:_MADE_TOLD])
+    told = ", ".join(f"{one.name} ({len(one.content)} bytes)" for one in made[:_MAX_EARLIER_FILES])
     context = f"{finding.context or ''}{'; ' if finding.context else ''}made before: {told}" if told else None
     suggestion = suggest_similar_path(finding.message, others) or finding.suggestion
     if suggestion == ADVICE[ErrorClass.FILE_NOT_FOUND]:

@@ -44,14 +44,14 @@ TREE_BYTES = 64 * 2**20
 """Maximum bytes of a tree, which has about ninety bytes for each byte of an ordinary script."""
 WALL_S = 10.0
 CPU_S = 5
-_COMPLAINT = re.compile(rb"(?:<standard input>:)?(?P<line>\d+):(?P<column>\d+): (?P<message>[^\n]*)")
+_SHFMT_ERROR = re.compile(rb"(?:<standard input>:)?(?P<line>\d+):(?P<column>\d+): (?P<message>[^\n]*)")
 _SHFMT_ENVIRONMENT = {"GOMAXPROCS": "1", "GOTRACEBACK": "none"}
 TEXT_BYTES = 64 * 2**10
 """Maximum bytes of a script to explain; ShellCheck's time grows faster than the script."""
-_MOST_COMMENTS = 200
+_MAX_COMMENTS = 200
 # GHC's runtime reserves address space by itself; the cap keeps it below the worker's limit.
 _SHELLCHECK_ENVIRONMENT = {"LANG": "C.UTF-8", "HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
-_FOUND_SOMETHING = (0, 1)
+_SUCCESS_STATUSES = (0, 1)
 """The exit codes for a script that was read; others mean that ShellCheck failed."""
 MAX_TABLES = 100
 MAX_COLUMNS = 200
@@ -169,7 +169,7 @@ def parse_shell(text: str) -> ParseResult:
         raise AssaydError("analysis.no_shfmt", f"shfmt can't be run: {problem.strerror}") from problem
     if answer.status == 0 and len(answer.output) <= TREE_BYTES:
         return ParseResult(tree=answer.output)
-    found = _COMPLAINT.match(answer.output) if answer.status > 0 else None
+    found = _SHFMT_ERROR.match(answer.output) if answer.status > 0 else None
     if found is None:
         return ParseResult(message="it is too large or too deeply nested to read")
     message = found["message"].decode("utf-8", "replace")
@@ -212,7 +212,7 @@ def lint_shell(text: str) -> tuple[LinterComment, ...]:
         answer = ask(command, content, limits=_SHELLCHECK_LIMITS, environment=_SHELLCHECK_ENVIRONMENT)
     except OSError:
         return ()  # removed or replaced since it was found: hints are optional
-    if answer.status not in _FOUND_SOMETHING or len(answer.output) > _SHELLCHECK_LIMITS.output_bytes:
+    if answer.status not in _SUCCESS_STATUSES or len(answer.output) > _SHELLCHECK_LIMITS.output_bytes:
         return ()
     return _parse_comments(answer.output)
 
@@ -229,7 +229,7 @@ def _parse_comments(output: bytes) -> tuple[LinterComment, ...]:
                 end_line=int(each["endLine"]),
                 end_column=int(each["endColumn"]),
             )
-            for each in told[:_MOST_COMMENTS]
+            for each in told[:_MAX_COMMENTS]
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()  # another version's form: hints are optional

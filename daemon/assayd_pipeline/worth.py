@@ -58,7 +58,7 @@ _MOST_EACH = 10
 _MOST_PATHS = 50
 _READ_CHARS = 100_000
 """Maximum characters of a step to read: longer ones are generated and tell little."""
-_SMALL_BYTES = 4096
+_MAX_EMPTY_BYTES = 4096
 _WRITTEN = re.compile(
     r"(?:>>?\|?|\btee(?: -a)?|\s-o|--output[= ])\s*[\"']?"
     r"((?:\./|/sandbox/)?(?:tmp|data)/[\w./-]+|/tmp/[\w./-]+)"
@@ -88,7 +88,7 @@ _MAX_LINES = 500
 _MAX_READ = 60
 """Maximum distinct lines of a step to look up, because a submitter controls them."""
 _MAX_FINDINGS = 5
-MOST_IN_RUN = 20
+MAX_EXPLAINED_ERRORS = 20
 """Maximum ignored errors of a run to explain."""
 _SCRIPT = re.compile(r"scripts/[^:]*: line \d{1,6}: ")
 _SOURCE = re.compile(r"scripts/[^:]*: line \d{1,6}: |([a-z][a-z0-9]{0,20}): ")
@@ -212,7 +212,7 @@ def _find_empty_outputs(
     for output in outputs:
         step = by_number.get(read.written_by.get(output.name, 0))
         name = output.name.rpartition("/")[2]
-        if step is None or len(output.content) > _SMALL_BYTES or _OFTEN_EMPTY.search(name):
+        if step is None or len(output.content) > _MAX_EMPTY_BYTES or _OFTEN_EMPTY.search(name):
             continue
         if output.name in read.made_empty or output.name in read.full or not read.full:
             continue
@@ -283,7 +283,7 @@ def iter_ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None
     printed = (said for said in lines if _is_program_output(said, step.content))
     errors = (said for said in islice(printed, _MAX_READ) if _is_error_message(said))
     for said in islice(errors, _MAX_FINDINGS):
-        yield _ignored_error_finding(step, said, level)
+        yield _build_ignored_error_finding(step, said, level)
 
 
 def _is_program_output(said: str, content: str) -> bool:
@@ -300,7 +300,7 @@ def _is_error_message(said: str) -> bool:
     )
 
 
-def _ignored_error_finding(step: StepText, said: str, level: IgnoredErrors) -> Finding:
+def _build_ignored_error_finding(step: StepText, said: str, level: IgnoredErrors) -> Finding:
     told = explain_message(said, step.content)
     uncaught = (
         level is IgnoredErrors.UNCAUGHT and told.line is not None and _would_end_step(step.content, told.line)

@@ -22,13 +22,14 @@ from assayd.model.run import DATABASE_OUTPUT
 from assayd_client import Document, PlainClient
 from assayd_client.cli.terminal import plain
 from assayd_pipeline_commands.journal import (
-    BEGUN,
     COMMIT,
     DONE,
+    STATE_BEGUN,
     Checkpoint,
     JournalRecord,
     ReplacedObject,
     build_auxiliary_path,
+    build_refusal_error,
     compute_content_digest,
     compute_digest,
     describe_differences,
@@ -40,7 +41,6 @@ from assayd_pipeline_commands.journal import (
     open_journal,
     read_if_exists,
     read_journal,
-    refusal_error,
     rename_durably,
     resolve_inside_folder,
     translate_errors,
@@ -92,20 +92,22 @@ def fetch_result(client: PlainClient, attempt_id: str) -> CommitResult:
     """
     attempt = client.attempt(attempt_id)
     if attempt["kind"] != "pipeline":
-        raise refusal_error(f"{attempt_id} is a {attempt['kind']}, not a pipeline")
+        raise build_refusal_error(f"{attempt_id} is a {attempt['kind']}, not a pipeline")
     if attempt["verdict"] != "validated":
-        raise refusal_error(f"{attempt_id} is {attempt['verdict'] or attempt['state']}, not validated")
+        raise build_refusal_error(f"{attempt_id} is {attempt['verdict'] or attempt['state']}, not validated")
     if attempt.get("distrusted_at") is not None:
-        raise refusal_error(
+        raise build_refusal_error(
             f"{attempt_id}: node {attempt['node']}, which judged it, is distrusted; replay the attempt"
         )
     if not attempt.get("approvable", True):
-        raise refusal_error(f"{attempt_id}: {REPORT_ONLY}")
+        raise build_refusal_error(f"{attempt_id}: {REPORT_ONLY}")
     [document] = [one for one in attempt["artifacts"] if one["name"].startswith("submission_")]
     payload = json.loads(_fetch_artifact(client, attempt_id, document))["payload"]
     given = payload.get("database") or {}
     if given.get("schema_sql") is not None:
-        raise refusal_error("the attempt ran on a schema, not on a database; submit the database as base64")
+        raise build_refusal_error(
+            "the attempt ran on a schema, not on a database; submit the database as base64"
+        )
     outputs = {
         one["name"].removeprefix(FILES): _fetch_artifact(client, attempt_id, one)
         for one in attempt["artifacts"]
@@ -218,7 +220,7 @@ def _build_record(
         )
     return JournalRecord(
         action=COMMIT,
-        state=BEGUN,
+        state=STATE_BEGUN,
         attempt_id=result.attempt_id,
         name=name,
         database=replaced,
@@ -241,7 +243,7 @@ def _build_replaced_object(result: CommitResult, change: _FileChange) -> Replace
 def _close_interrupted(plan: _CommitPlan, database: Path) -> None:
     """Record the end of a commit if a crash prevented the record after the last change."""
     known = find_last_record(read_journal(database), plan.record.attempt_id)
-    if known is not None and (known.action, known.state) == (COMMIT, BEGUN):
+    if known is not None and (known.action, known.state) == (COMMIT, STATE_BEGUN):
         with open_journal(database) as journal:
             journal.append(replace(known, state=DONE))
 
@@ -254,7 +256,7 @@ def _list_changes(result: CommitResult, directory: Path | None) -> list[_FileCha
     """
     if directory is None:
         if result.new_files:
-            raise refusal_error(
+            raise build_refusal_error(
                 f"it changed {', '.join(sorted(result.new_files))}; pass the folder with --directory"
             )
         return []
@@ -278,9 +280,9 @@ def _is_due(change: _FileChange) -> bool:
     if current == change.base:
         return True
     if change.base is None:
-        raise refusal_error(f"{change.path} exists, but didn't exist when the attempt began")
+        raise build_refusal_error(f"{change.path} exists, but didn't exist when the attempt began")
     why = "has been deleted" if current is None else "has changed"
-    raise refusal_error(
+    raise build_refusal_error(
         f"{change.path} {why} since it was submitted (digest {compute_digest(change.base)[:12]} expected)"
     )
 
@@ -322,7 +324,7 @@ def _is_database_due(result: CommitResult, connection: sqlite3.Connection, datab
     if result.new_database is not None and has_same_content(current, result.new_database):
         return False
     if not has_same_content(current, base):
-        raise refusal_error(
+        raise build_refusal_error(
             f"{database} has changed since it was submitted (digest {compute_digest(base)[:12]} expected)"
         )
     if result.new_database is None:
@@ -330,7 +332,7 @@ def _is_database_due(result: CommitResult, connection: sqlite3.Connection, datab
     with open_in_memory(result.new_database) as source:
         (answer,) = source.execute("PRAGMA integrity_check(1)").fetchone()
     if answer != "ok":
-        raise refusal_error(f"the resulting database is damaged: {answer}")
+        raise build_refusal_error(f"the resulting database is damaged: {answer}")
     return True
 
 
@@ -348,7 +350,7 @@ def _replace_database(
 
 def _fetch_artifact(client: PlainClient, attempt_id: str, artifact: Document) -> bytes:
     if artifact["truncated"]:
-        raise refusal_error(f"{artifact['name']} was stored only partially")
+        raise build_refusal_error(f"{artifact['name']} was stored only partially")
     content = client.artifact(attempt_id, artifact["name"])
     if compute_digest(content) != artifact["sha256"]:
         raise StoreError("artifact.damaged", f"{artifact['name']} differs from the daemon's record")

@@ -46,8 +46,8 @@ _WAL, _PLAIN = b"\x02\x02", b"\x01\x01"
 _COUNTERS = ((18, 20), (24, 28), (40, 44), (92, 100))
 SUFFIX = ".commits.jsonl"
 COMMIT, ROLLBACK = "commit", "rollback"
-BEGUN, DONE = "begun", "done"
-COMPARED_S = 5.0
+STATE_BEGUN, DONE = "begun", "done"
+COMPARISON_TIMEOUT_S = 5.0
 _STEPS = 10_000
 _TABLES = (
     "SELECT name FROM {0}.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
@@ -62,7 +62,7 @@ def lock_database(database: Path) -> Iterator[sqlite3.Connection]:
     Raises: RequestError ``commit.refused``, if the database doesn't exist or can't be locked.
     """
     if not database.is_file():
-        raise refusal_error(f"{database} doesn't exist, or was deleted after the submission")
+        raise build_refusal_error(f"{database} doesn't exist, or was deleted after the submission")
     with closing(
         sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=BUSY_S)
     ) as connection:
@@ -72,7 +72,7 @@ def lock_database(database: Path) -> Iterator[sqlite3.Connection]:
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as problem:
-            raise refusal_error(f"{database} can't be locked: {problem}") from None
+            raise build_refusal_error(f"{database} can't be locked: {problem}") from None
         yield connection
 
 
@@ -125,7 +125,7 @@ def resolve_inside_folder(root: Path, name: str) -> Path:
     """
     path = root / to_safe_path(name)
     if path.is_symlink() or not path.parent.resolve().is_relative_to(root):
-        raise refusal_error(f"{path} is outside {root}")
+        raise build_refusal_error(f"{path} is outside {root}")
     return path
 
 
@@ -142,7 +142,7 @@ def read_regular_file(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise refusal_error(f"{path} isn't a regular file")
+            raise build_refusal_error(f"{path} isn't a regular file")
         return stream.read()
 
 
@@ -184,7 +184,7 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def refusal_error(why: str) -> RequestError:
+def build_refusal_error(why: str) -> RequestError:
     """Return the error for a commit or rollback that is rejected before any change."""
     return RequestError("commit.refused", f"nothing was changed: {why}")
 
@@ -282,7 +282,9 @@ def open_journal(database: Path) -> Iterator[Journal]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise refusal_error(f"another commit or rollback of {database} is running; try again") from None
+            raise build_refusal_error(
+                f"another commit or rollback of {database} is running; try again"
+            ) from None
         if database.exists():  # Users who can write to the database can commit to it.
             os.fchmod(descriptor, database.stat().st_mode & 0o666)
         yield Journal(descriptor, path)
@@ -424,6 +426,6 @@ def _open_both_databases(old: bytes, new: bytes) -> Iterator[sqlite3.Connection]
     with open_in_memory(new) as connection:
         connection.execute("ATTACH ':memory:' AS old")
         connection.deserialize(to_rollback_mode(old), name="old")
-        due = time.monotonic() + COMPARED_S
+        due = time.monotonic() + COMPARISON_TIMEOUT_S
         connection.set_progress_handler(lambda: int(time.monotonic() >= due), _STEPS)
         yield connection

@@ -14,14 +14,15 @@ from pathlib import Path
 
 from assayd_client.cli.terminal import plain
 from assayd_pipeline_commands.journal import (
-    BEGUN,
     COMMIT,
     DONE,
     ROLLBACK,
+    STATE_BEGUN,
     Checkpoint,
     JournalRecord,
     ReplacedObject,
     build_auxiliary_path,
+    build_refusal_error,
     compute_content_digest,
     compute_digest,
     describe_differences,
@@ -31,7 +32,6 @@ from assayd_pipeline_commands.journal import (
     open_journal,
     read_if_exists,
     read_journal,
-    refusal_error,
     rename_durably,
     resolve_inside_folder,
     translate_errors,
@@ -133,7 +133,7 @@ def _lock_and_plan(
             whole = _plan_database(commit, replaced, database, connection, later, lost, force=force)
         files = _plan_files(commit, directory, lost, force=force)
         yield _RollbackPlan(
-            record=replace(commit, action=ROLLBACK, state=BEGUN),
+            record=replace(commit, action=ROLLBACK, state=STATE_BEGUN),
             connection=connection,
             database=whole,
             files=files,
@@ -148,14 +148,14 @@ def _find_commit(records: Sequence[JournalRecord], reference: str, database: Pat
     """
     latest = {record.attempt_id: record for record in records if record.matches_reference(reference)}
     if not latest:
-        raise refusal_error(f"the journal of {database} contains no commit of {plain(reference)}")
+        raise build_refusal_error(f"the journal of {database} contains no commit of {plain(reference)}")
     standing = [
         record
         for record in records
         if latest.get(record.attempt_id) is record and (record.action, record.state) != (ROLLBACK, DONE)
     ]
     if not standing:
-        raise refusal_error(f"{plain(reference)} is already rolled back")
+        raise build_refusal_error(f"{plain(reference)} is already rolled back")
     return standing[-1]
 
 
@@ -197,7 +197,9 @@ def _plan_database(  # noqa: PLR0913 - the facts about one database
         changed = describe_differences(before or b"", current or b"") if before is not None else []
         if not force:
             listed = "".join(f"\n  {line}" for line in changed)
-            raise refusal_error(f"{why}, or use --force to discard the changes since the commit:{listed}")
+            raise build_refusal_error(
+                f"{why}, or use --force to discard the changes since the commit:{listed}"
+            )
         lost.extend(f"{database.name}: {line}" for line in changed)
     return _RestoreStep(path=database, name=replaced.name, before=before, current=current)
 
@@ -214,7 +216,7 @@ def _plan_files(
         return []
     if directory is None:
         names = ", ".join(plain(file.name) for file in commit.files)
-        raise refusal_error(f"it changed {names}; pass the folder with --directory")
+        raise build_refusal_error(f"it changed {names}; pass the folder with --directory")
     root, restores = directory.resolve(), []
     for file in commit.files:
         path = resolve_inside_folder(root, file.name)
@@ -224,7 +226,7 @@ def _plan_files(
             continue
         if found != file.after:
             if not force:
-                raise refusal_error(
+                raise build_refusal_error(
                     f"{plain(str(path))} has changed since the commit; --force discards the changes"
                 )
             lost.append(f"{plain(file.name)}: changes since the commit")
@@ -246,7 +248,7 @@ def _read_backup(
     content = read_if_exists(backup)
     if content is None or digest_of(content) != replaced.before:
         why = "no longer exists" if content is None else "differs from the state before the commit"
-        raise refusal_error(f"the backup {plain(str(backup))} {why}")
+        raise build_refusal_error(f"the backup {plain(str(backup))} {why}")
     return content
 
 

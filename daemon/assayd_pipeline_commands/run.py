@@ -15,7 +15,7 @@ from assayd.errors import RequestError
 from assayd.ports.command_line import encode_payload_value
 from assayd_client import Document, PlainClient
 from assayd_client.cli.library import split_reference
-from assayd_client.cli.options import OF_VERDICT
+from assayd_client.cli.options import EXIT_CODE_BY_VERDICT
 from assayd_client.cli.submitting import WAIT_S, read_files
 from assayd_pipeline.command_line import command_line
 from assayd_pipeline_commands.commit import CommitResult, apply_result, fetch_result
@@ -64,7 +64,7 @@ class PipelineRunCommand:
         while attempt["state"] != "finished":
             attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
         print_attempt(attempt, as_json=as_json)
-        code = OF_VERDICT[attempt["verdict"]]
+        code = EXIT_CODE_BY_VERDICT[attempt["verdict"]]
         if self.commit and self.database is not None:
             if code:
                 print(

@@ -77,7 +77,7 @@ FIELDS = (
     ),
     ContextField(name="input", key="inputs", title="Inputs", label="Inputs: path of a JSON file"),
 )
-PLAIN_KEYS = ("sample_paths", CASES)
+UNPREFIXED_KEYS = ("sample_paths", CASES)
 """Keys of `context` that also occur without a prefix in errors."""
 
 
@@ -87,7 +87,7 @@ def replace_names_by_titles(message: str) -> str:
     for field in FIELDS:
         place = rf"\bcontext\.{field.key}(?:\.(\d+)(\.)?)?"
         message = re.sub(place, partial(_format_titled_location, field.title), message)
-        key = rf"|\b{field.key}\b" if field.key in PLAIN_KEYS else ""
+        key = rf"|\b{field.key}\b" if field.key in UNPREFIXED_KEYS else ""
         message = re.sub(rf"--{field.name.replace('_', '-')}\b{key}", field.title, message)
     return message
 

@@ -14,7 +14,7 @@ from assayd_client.cli.texts import fetch_stored_submission, get_submission_text
 WAIT_S = 60.0
 RECENT = 100
 """Maximum number of generations to search for an attempt's generation."""
-MOST_EDITS = 20
+MAX_EDITS = 20
 """Maximum number of edited attempts to follow back to a generation."""
 PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
 """Fields that an edited submission keeps in addition to the payload."""
@@ -136,7 +136,7 @@ class WizardSession:
             made = client.generations(limit=RECENT)["generations"]
             owners = {each["attempt_id"]: one["id"] for one in made for each in one["attempts"]}
             follows: str | None = attempt_id
-            for _ in range(MOST_EDITS):
+            for _ in range(MAX_EDITS):
                 if follows is None or follows in owners:
                     break
                 follows = _get_parent(client, follows)

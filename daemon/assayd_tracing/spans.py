@@ -50,7 +50,7 @@ BATCH = 512
 """Maximum number of spans in one export."""
 EVERY_S = 1.0
 """Maximum number of seconds for which an ended span waits for others."""
-CLOSING_S = 2.0
+SHUTDOWN_TIMEOUT_S = 2.0
 """Maximum number of seconds for which the shutdown waits for the collector."""
 
 Count = Callable[[str, int], None]
@@ -215,11 +215,11 @@ class BoundedSpanProcessor(SpanProcessor):
             self._count("dropped", 1)
 
     def shutdown(self) -> None:
-        """Send the remaining spans, and drop those that can't be sent within `CLOSING_S` seconds."""
+        """Send the remaining spans, and drop those that can't be sent within `SHUTDOWN_TIMEOUT_S` seconds."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join(CLOSING_S)
+        self._thread.join(SHUTDOWN_TIMEOUT_S)
         with self._changed:
             left, self._delivering = len(self._queue) + self._delivering, 0
             self._queue.clear()

@@ -23,7 +23,7 @@ from typing import TypeVar
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception
 
-from assayd.aio import BroadcastEvent, tenacity_backoff_delay
+from assayd.aio import BroadcastEvent, compute_tenacity_delay_s
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.clock import Clock
@@ -59,7 +59,7 @@ WAIT_S = 60.0
 """Seconds per wait for the scheduler, which is repeated."""
 LOOK_S = 0.5
 """Seconds between two checks of a repair, or of an attempt that another process runs."""
-STARTING = 8
+MAX_CONCURRENT_STARTS = 8
 """Maximum number of nodes of one workflow to submit concurrently, so that the queue stays short."""
 OUTPUTS_BYTES = 16 * 2**20
 """Maximum total size of a workflow's outputs."""
@@ -277,7 +277,7 @@ class WorkflowRun:
     cancelled: bool = False
     _ended: dict[str, asyncio.Event] = field(default_factory=dict)
     _submitting: set[asyncio.Task[object]] = field(default_factory=set)
-    _starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTING))
+    _starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_STARTS))
 
     async def run(self) -> None:
         """Run all nodes until they have ended or the time limit is reached."""
@@ -366,7 +366,7 @@ class WorkflowRun:
         else:
             passing = retry_if_exception(_is_retryable)
             retrying = AsyncRetrying(
-                retry=passing, wait=tenacity_backoff_delay, sleep=self.parts.sleep, reraise=True
+                retry=passing, wait=compute_tenacity_delay_s, sleep=self.parts.sleep, reraise=True
             )
             run = await retrying(self._start_node, node, run)
         if run.state.is_final:

@@ -12,7 +12,7 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
 
 RESULT = "result"
-MOST_NODES = 256
+MAX_NODES = 256
 
 Inputs = Mapping[str, Mapping[str, object]]
 """The values of inputs, by node and name."""

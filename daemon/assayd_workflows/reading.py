@@ -16,18 +16,18 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from assayd.documents import parse_json
-from assayd.documents.base import error_path, message_of
+from assayd.documents.base import format_error_path, message_of
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten_text
-from assayd_workflows.model import MOST_NODES, PlanReading, ResultReference, WorkflowNode, WorkflowPlan
+from assayd_workflows.model import MAX_NODES, PlanReading, ResultReference, WorkflowNode, WorkflowPlan
 
 READING: TypeAdapter[PlanReading] = TypeAdapter(PlanReading)
 TIMEOUT_S = 600.0
-MOST_TIMEOUT_S = 3600.0
+MAX_TIMEOUT_S = 3600.0
 _MOST_DEPTH = 50
-_MOST_FAULTS = 20
-_MOST_NUMBER_CHARS = 300
+_MAX_FAULTS = 20
+_MAX_NUMBER_CHARS = 300
 """Maximum length of a number; in hexadecimal, this is below a submission's limit of decimal digits."""
 _LITERAL = "literal"
 _REFERENCE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63})\.result((?:\.[^.\s]{1,200}){0,20})", re.ASCII)
@@ -69,8 +69,8 @@ class _DocumentEntries(BaseModel):
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     policy: PolicyName = "code"
-    timeout_s: Annotated[float, Field(gt=0, le=MOST_TIMEOUT_S)] = TIMEOUT_S
-    nodes: Annotated[list[_NodeEntry], Field(min_length=1, max_length=MOST_NODES)]
+    timeout_s: Annotated[float, Field(gt=0, le=MAX_TIMEOUT_S)] = TIMEOUT_S
+    nodes: Annotated[list[_NodeEntry], Field(min_length=1, max_length=MAX_NODES)]
     outputs: Annotated[dict[Name, str], Field(min_length=1, max_length=100)]
 
 
@@ -104,7 +104,7 @@ class _InvalidDocument(Exception):
         self.faults = faults
 
     def findings(self) -> Iterator[Finding]:
-        for fault in self.faults[:_MOST_FAULTS]:
+        for fault in self.faults[:_MAX_FAULTS]:
             yield Finding(
                 rule=fault.rule,
                 category="workflow",
@@ -252,8 +252,8 @@ def _convert_scalar(node: yaml.Node, line: int) -> object:
     kind = node.tag.removeprefix("tag:yaml.org,2002:")
     if kind not in _SCALARS:
         raise _unsupported_tag_error(node, line)
-    if kind in {"int", "float"} and len(node.value) > _MOST_NUMBER_CHARS:
-        raise _InvalidDocument(_Fault(f"A number has more than {_MOST_NUMBER_CHARS} characters.", line))
+    if kind in {"int", "float"} and len(node.value) > _MAX_NUMBER_CHARS:
+        raise _InvalidDocument(_Fault(f"A number has more than {_MAX_NUMBER_CHARS} characters.", line))
     try:
         value = _SCALARS[kind](node)
     except (ValueError, LookupError, OverflowError) as problem:
@@ -301,7 +301,7 @@ def _to_fault(fault: Mapping[str, Any], places: _DocumentPlaces) -> _Fault:
         known = ", ".join((_NodeEntry if path[0] == "nodes" else _DocumentEntries).model_fields)
         message = f"Unknown field {shorten_text(str(path[-1]), 64)!r}."
         return _Fault(message, line, suggestion=f"Use one of {known}.")
-    return _Fault(f"{shorten_text(error_path(path), 120)}: {message_of(fault)}.", line)
+    return _Fault(f"{shorten_text(format_error_path(path), 120)}: {message_of(fault)}.", line)
 
 
 def _find_node_faults(entries: _DocumentEntries, places: _DocumentPlaces) -> Iterator[_Fault]:

@@ -23,7 +23,7 @@ from assayd.model.finding import Finding
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
 from assayd.store.access import DatabaseAccess
-from assayd.store.tables import Values, from_micros, read_moment, to_micros, workflow_nodes, workflows
+from assayd.store.tables import Values, from_micros, read_optional_time, to_micros, workflow_nodes, workflows
 from assayd_workflows.checking import PLAN
 from assayd_workflows.model import Inputs, NodeRun, NodeState, Workflow, WorkflowOutline, WorkflowPlan
 
@@ -251,8 +251,8 @@ def _workflow_from_row(row: Any, runs: dict[str, NodeRun]) -> Workflow:
         resumes=row["resumes"],
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
         detail=row["detail"],
-        cancelled_at=read_moment(row["cancelled_at"]),
-        finished_at=read_moment(row["finished_at"]),
+        cancelled_at=read_optional_time(row["cancelled_at"]),
+        finished_at=read_optional_time(row["finished_at"]),
     )
 
 
@@ -279,5 +279,5 @@ def _node_run_from_row(row: Any) -> NodeRun:
         input_digest=row["input_digest"],
         repair_id=row["repair_id"],
         detail=row["detail"],
-        finished_at=read_moment(row["finished_at"]),
+        finished_at=read_optional_time(row["finished_at"]),
     )

@@ -99,7 +99,7 @@ class WorkflowManager:
         self._ids = ids
         self._driving = driving
         self._courses: dict[str, WorkflowRun] = {}
-        self._carriers: dict[str, asyncio.Task[None]] = {}
+        self._run_tasks: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
@@ -109,7 +109,7 @@ class WorkflowManager:
             try:
                 yield self
             finally:
-                for task in self._carriers.values():
+                for task in self._run_tasks.values():
                     task.cancel()
 
     async def recover_unfinished(self, only: Container[str] | None = None) -> None:
@@ -143,7 +143,7 @@ class WorkflowManager:
             body = await self._run_in_fair_turn(peer.uid, PLAN.dump_json, plan)
             return _add_snippets(await self._read_document(_CHECK, body, flow), document)
         except WorkerDied:
-            return PlanReading(plan=None, findings=(_TOO_MUCH,))
+            return PlanReading(plan=None, findings=(_ANALYSIS_LIMIT_FINDING,))
 
     async def _read_document(self, reader: str, body: bytes, flow: tuple[int, str]) -> PlanReading:
         answer = await self._analyst.read(reader, body, flow=flow)
@@ -271,7 +271,7 @@ class WorkflowManager:
         course = self._courses[workflow.id] = WorkflowRun(workflow, plan, self._parts)
         course.cancelled = workflow.cancelled_at is not None
         task = self._tasks.create_task(self._run_and_record_end(course), name=f"workflow-{workflow.id}")
-        self._carriers[workflow.id] = task
+        self._run_tasks[workflow.id] = task
 
     async def _run_and_record_end(self, course: WorkflowRun) -> None:
         workflow_id = course.workflow.id
@@ -284,7 +284,7 @@ class WorkflowManager:
             if not _is_store_error(trouble):
                 await self._end_with_error(course)
         finally:
-            del self._courses[workflow_id], self._carriers[workflow_id]
+            del self._courses[workflow_id], self._run_tasks[workflow_id]
             course.over.set()
             course.changed.wake_all()
 
@@ -400,7 +400,7 @@ class WorkflowManager:
         course = self._courses.get(workflow_id)
         if course is not None and not course.cancelled:
             course.cancelled = True
-            self._carriers[workflow_id].cancel()
+            self._run_tasks[workflow_id].cancel()
         return course is not None
 
     async def follow(self, workflow_id: str) -> AsyncGenerator[Workflow, None]:
@@ -424,7 +424,7 @@ class WorkflowManager:
             await pause(PUBLISHED_EVERY_S, unless=course.over)
 
 
-_TOO_MUCH = Finding(
+_ANALYSIS_LIMIT_FINDING = Finding(
     rule="workflow.syntax",
     category="workflow",
     message="The workflow can't be analysed: reading it exceeded the limit of time or memory.",

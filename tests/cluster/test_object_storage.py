@@ -19,7 +19,7 @@ from obstore.store import MemoryStore
 
 from assayd.errors import StoreError
 from assayd.model.attempt import Bundle
-from assayd.store.artifacts import MANIFEST, OTHERS_S
+from assayd.store.artifacts import MANIFEST, MIN_SWEEP_AGE_S
 from assayd_cluster.bundles.objects import ObjectArtifactStore
 from assayd_cluster.bundles.verified import VerifiedArtifactStore
 from support.stores.object_storage import ObjectStorage, moto, object_storage, s3rver
@@ -179,7 +179,7 @@ async def test_sweep_over_pages_removes_what_is_unfinished_and_nothing_else(
     assert listed == Counter([*unfinished, *(each.location for each in written)])
     assert await bundles.sweep() == 0
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + OTHERS_S + 60)
+    monkeypatch.setattr(time, "time", lambda: now + MIN_SWEEP_AGE_S + 60)
     assert await bundles.sweep() == len(unfinished)
     left = [name for page in obstore.list(bucket) for name in page]
     assert {each["path"].rpartition("/")[0] for each in left} == {each.location for each in written}

@@ -19,7 +19,7 @@ from obstore.store import MemoryStore, ObjectStore
 from assayd.errors import StoreError
 from assayd.model.attempt import Bundle, compute_disk_bytes
 from assayd.ports.artifacts import ArtifactStore
-from assayd.store.artifacts import MANIFEST, OTHERS_S, PIECE_BYTES, FileArtifactStore
+from assayd.store.artifacts import MANIFEST, MIN_SWEEP_AGE_S, PIECE_BYTES, FileArtifactStore
 from assayd_cluster.bundles.objects import ObjectArtifactStore
 from assayd_cluster.bundles.packed import PackedArtifactStore
 from assayd_cluster.bundles.verified import VerifiedArtifactStore, remove_unreferenced_bundles
@@ -240,7 +240,7 @@ async def test_old_bundles_that_no_verdict_names_are_swept(
     await jobs.accept(attempt, b"{}")  # type: ignore[attr-defined]
     await jobs.finish(make.finished(1, bundle=written.location))  # type: ignore[attr-defined]
     assert await remove_unreferenced_bundles(place.store, jobs.access) == 0  # type: ignore[arg-type,attr-defined]
-    old_as(monkeypatch, OTHERS_S + 60)
+    old_as(monkeypatch, MIN_SWEEP_AGE_S + 60)
     assert await remove_unreferenced_bundles(place.store, jobs.access) == 1  # type: ignore[arg-type,attr-defined]
     assert await place.store.read(written.location, "report.json")
     with pytest.raises(StoreError, match="doesn't exist"):
@@ -254,7 +254,7 @@ async def test_unfinished_write_to_a_shared_directory_is_left_alone_until_it_is_
     written = await store.write(BUNDLE)
     (tmp_path / "weather/sea/.tmp-x").write_bytes(b"begun")
     assert await store.sweep() == 0
-    old_as(monkeypatch, OTHERS_S + 60)
+    old_as(monkeypatch, MIN_SWEEP_AGE_S + 60)
     assert await store.sweep() == 1
     assert [location async for location, _, _ in store.iter_locations()] == [written.location]
 
@@ -316,6 +316,6 @@ async def test_unfinished_upload_is_left_alone_until_it_is_old(monkeypatch: pyte
     obstore.delete(memory, f"{written.location}/{MANIFEST}")
     whole = await store.write(replace(BUNDLE, platform="air"))
     assert await store.sweep() == 0
-    old_as(monkeypatch, OTHERS_S + 60)
+    old_as(monkeypatch, MIN_SWEEP_AGE_S + 60)
     assert await store.sweep() == 1
     assert [location async for location, _, _ in store.iter_locations()] == [whole.location]

@@ -49,7 +49,8 @@ def test_a_failed_submission_tells_its_passage_and_takes_another_text_for_it(
     same = kind.patch(payload, context.passage.name, context.passage.text)
     other = kind.patch(payload, context.passage.name, "select 1")
     forms = [
-        kind.normal_form(kind.payload.model_validate_json(canonical(document))) for document in (same, other)
+        kind.normalize_text(kind.payload.model_validate_json(canonical(document)))
+        for document in (same, other)
     ]
-    assert forms[0] == kind.normal_form(payload)
+    assert forms[0] == kind.normalize_text(payload)
     assert forms[1] != forms[0]

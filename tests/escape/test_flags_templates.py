@@ -170,7 +170,7 @@ async def _run(engine: OciEngine, digest: str, limits: Mapping[str, str]) -> tup
         assert container.process is not None
         assert said, stream.diagnostics.decode()
         found = find_process_differences(
-            container.process, container, partial(template.list_relatives, container)
+            container.process, container, partial(template.list_template_and_siblings, container)
         )
         return json.loads(said), found
     finally:

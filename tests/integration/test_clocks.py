@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.engines.docker import DockerEngine
-from assayd.findings.runs import timeout_finding
+from assayd.findings.runs import build_timeout_finding
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from support.engines.sandboxes import run, sandbox_on
@@ -90,7 +90,7 @@ async def test_sleeper_ends_at_its_limit_and_is_told_that_it_waited(engine: Dock
     assert unit.outcome.cause is Cause.TIMEOUT
     assert unit.usage.wall_s >= 1.0
     assert unit.usage.waited_s > 0.8
-    assert "without computing" in timeout_finding(unit, "It").message
+    assert "without computing" in build_timeout_finding(unit, "It").message
 
 
 async def test_starved_sleeper_ends_at_its_limit(engine: DockerEngine) -> None:
@@ -103,14 +103,14 @@ async def test_spinner_is_told_what_it_used(engine: DockerEngine) -> None:
     unit = await unit_of(engine, WORK, 30)
     assert (unit.outcome.cause, unit.outcome.evidence["limit_s"]) == (Cause.TIMEOUT, 1)
     assert counted(unit)
-    assert "processor" in timeout_finding(unit, "It").message
+    assert "processor" in build_timeout_finding(unit, "It").message
 
 
 async def test_four_spinners_have_used_the_limit_together(engine: DockerEngine) -> None:
     unit = await unit_of(engine, FOUR_SPIN, 30)
     assert unit.outcome.cause is Cause.TIMEOUT
     assert counted(unit)
-    assert "processor" in timeout_finding(unit, "It").message
+    assert "processor" in build_timeout_finding(unit, "It").message
 
 
 async def test_processes_that_nobody_waits_for_are_counted(engine: DockerEngine) -> None:
@@ -132,7 +132,7 @@ async def test_starved_program_ends_at_three_times_its_limit_and_is_told_why(eng
     unit = await unit_of(engine, WORK, 30, replace(LIMITS, cpus=0.1))
     assert unit.outcome.cause is Cause.TIMEOUT
     assert unit.usage.wall_s >= MAX_S * LIMITS.unit_timeout_s
-    finding = timeout_finding(unit, "It")
+    finding = build_timeout_finding(unit, "It")
     assert "for a processor" in finding.message
     assert "the machine was busy" in str(finding.suggestion)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from assayd.aio import Deadline, backoff_delay_s, pause, run_cleanup
+from assayd.aio import Deadline, compute_backoff_delay_s, pause, run_cleanup
 
 
 async def test_a_scope_ends_when_the_time_is_up():
@@ -143,7 +143,7 @@ async def test_cancelling_again_while_a_scope_cleans_up_changes_nothing():
     [(1, 0.5, 1.0), (2, 1.0, 1.5), (5, 8.0, 8.5), (9, 30.0, 30.0), (10**6, 30.0, 30.0)],
 )
 def test_pause_doubles_with_each_failure_up_to_its_most(failures: int, least: float, most: float) -> None:
-    assert least <= backoff_delay_s(failures) <= most
+    assert least <= compute_backoff_delay_s(failures) <= most
 
 
 @pytest.mark.parametrize("rounds", range(4))

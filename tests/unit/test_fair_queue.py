@@ -8,8 +8,8 @@ import pytest
 from assayd.fair_queue import (
     ALONE_S,
     LOOK_S,
-    MAX_REST_S,
     MAX_SEEN,
+    MAX_THROTTLE_S,
     SHARE,
     FairQueue,
     FairSemaphore,
@@ -277,7 +277,7 @@ def test_rest_has_an_end_however_much_was_used() -> None:
     pace = UserThrottle(clock=clock)
     pace.note(2)
     pace.record_use(1, 1000)
-    assert rest_of(pace, clock, 1) == pytest.approx(MAX_REST_S)
+    assert rest_of(pace, clock, 1) == pytest.approx(MAX_THROTTLE_S)
 
 
 def test_what_a_user_used_while_it_was_alone_does_not_count_later() -> None:

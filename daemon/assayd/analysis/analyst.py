@@ -56,11 +56,11 @@ T = TypeVar("T")
 
 Flow = tuple[int, str]
 
-OUR_OWN: Flow = (-1, "")
+DAEMON_FLOW: Flow = (-1, "")
 """The flow of the daemon's internal requests."""
 
 UNANALYSABLE = "source.unanalysable"
-MAX_ANSWER = 20 * 2**20
+MAX_ANSWER_BYTES = 20 * 2**20
 """Maximum bytes of a worker's answer: the largest body, and the findings in it."""
 NO_TABLES: Mapping[str, Sequence[Path]] = MappingProxyType({})
 
@@ -181,7 +181,7 @@ class Analyst:
             self._free.put_nowait(worker)
 
     async def check(
-        self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+        self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = DAEMON_FLOW
     ) -> CheckedSubmission:
         """Run a submission's static stages in a worker. Return their reports and the prepared payload.
 
@@ -202,7 +202,7 @@ class Analyst:
         )
 
     async def stages(
-        self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+        self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = DAEMON_FLOW
     ) -> tuple[StageReport, ...]:
         """Return the static stage reports, without preparing a run.
 
@@ -219,7 +219,7 @@ class Analyst:
         return answer.stages
 
     async def describe(
-        self, validator: Kind, request: FailedSubmission, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+        self, validator: Kind, request: FailedSubmission, policy: ExecutionPolicy, *, flow: Flow = DAEMON_FLOW
     ) -> RepairDescription:
         """Return the request that asks a model to fix a failed submission.
 
@@ -236,7 +236,7 @@ class Analyst:
 
         return await self._run_in_turn(validator.name, flow, ask)
 
-    async def patch(self, validator: Kind, request: PatchRequest, *, flow: Flow = OUR_OWN) -> PatchResult:
+    async def patch(self, validator: Kind, request: PatchRequest, *, flow: Flow = DAEMON_FLOW) -> PatchResult:
         """Return a submission with a fix applied, or the reason why the fix can't be applied.
 
         Raises: the same errors as `describe`.
@@ -246,7 +246,7 @@ class Analyst:
             validator.name, flow, lambda worker: _send_request(worker, "patch", validator.name, body, PATCHED)
         )
 
-    async def taken(self, validator: Kind, payload: Document, *, flow: Flow = OUR_OWN) -> ExtractedFields:
+    async def taken(self, validator: Kind, payload: Document, *, flow: Flow = DAEMON_FLOW) -> ExtractedFields:
         """Return a submission's sample strings, and the fields that it extracts from them.
 
         Raises: the same errors as `describe`.
@@ -256,7 +256,7 @@ class Analyst:
             validator.name, flow, lambda worker: _send_request(worker, "taken", validator.name, body, TAKEN)
         )
 
-    async def prepare(self, validator: Kind, payload: BaseModel, *, flow: Flow = OUR_OWN) -> BaseModel:
+    async def prepare(self, validator: Kind, payload: BaseModel, *, flow: Flow = DAEMON_FLOW) -> BaseModel:
         """Return the prepared form of a payload that passed the static stages.
 
         Raises: the same errors as `describe`.
@@ -270,7 +270,7 @@ class Analyst:
         return _read_prepared_payload(validator, payload, answer)
 
     async def brief(
-        self, validator: Kind, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+        self, validator: Kind, context: Document, policy: ExecutionPolicy, *, flow: Flow = DAEMON_FLOW
     ) -> GenerationBriefing:
         """Return a kind's section of a generation prompt. Raises: the same errors as `describe`."""
         body = json.dumps(context).encode()
@@ -281,7 +281,7 @@ class Analyst:
 
         return await self._run_in_turn(validator.name, flow, ask)
 
-    async def read(self, reader: str, body: bytes, *, flow: Flow = OUR_OWN) -> bytes:
+    async def read(self, reader: str, body: bytes, *, flow: Flow = DAEMON_FLOW) -> bytes:
         """Parse untrusted text with a function in a worker. The caller must validate the result.
 
         Args:
@@ -406,7 +406,7 @@ async def _read_answer(worker: _Worker) -> bytes:
     answer = bytearray()
     async for header, part in worker.frames():
         answer += part
-        if len(answer) > MAX_ANSWER:
+        if len(answer) > MAX_ANSWER_BYTES:
             raise WorkerDied("the worker's answer is too long")
         if header.get("last") is True:
             break

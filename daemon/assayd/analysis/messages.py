@@ -85,7 +85,7 @@ BRIEFED: TypeAdapter[GenerationBriefing] = TypeAdapter(GenerationBriefing)
 EXHAUSTED = 86
 """Exit status of a worker that ran out of memory or exceeded the recursion limit."""
 
-POLICIES_REMEMBERED = 64
+MAX_KNOWN_POLICIES = 64
 """Maximum policies that a worker keeps; the oldest is removed first."""
 
 
@@ -95,5 +95,5 @@ def remember_policy(known: dict[str, T], digest: str, value: T) -> None:
     The daemon and the worker both use this function, so that both know the same policies.
     """
     known[digest] = value
-    if len(known) > POLICIES_REMEMBERED:
+    if len(known) > MAX_KNOWN_POLICIES:
         del known[next(iter(known))]

@@ -98,7 +98,7 @@ class WorkerParent:
     async def fork(self) -> StartedWorker:
         """Fork a worker and return it. Raises: AssaydError ``analysis.unavailable``."""
         if self.retired:
-            raise _unavailable_error()
+            raise _build_unavailable_error()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         forked: asyncio.Future[WorkerProcess] = self._loop.create_future()
         try:
@@ -108,7 +108,7 @@ class WorkerParent:
             process = await forked
         except OSError as problem:
             ours.close()
-            raise _unavailable_error() from problem
+            raise _build_unavailable_error() from problem
         except BaseException:
             ours.close()
             raise
@@ -165,7 +165,7 @@ class WorkerParent:
         self._control.close()
         while self._asked:
             if not (waiting := self._asked.popleft()).done():
-                waiting.set_exception(_unavailable_error())
+                waiting.set_exception(_build_unavailable_error())
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 process.kill()
@@ -205,7 +205,7 @@ class WorkerParents:
             try:
                 self._parents.append(await WorkerParent.start(self._module, self._arguments))
             except OSError as problem:
-                raise _unavailable_error() from problem
+                raise _build_unavailable_error() from problem
             return self._parents[-1]
 
     async def close(self) -> None:
@@ -213,5 +213,5 @@ class WorkerParents:
         await asyncio.gather(*(parent.close() for parent in self._parents))
 
 
-def _unavailable_error() -> AssaydError:
+def _build_unavailable_error() -> AssaydError:
     return AssaydError("analysis.unavailable", "can't start an analysis worker")

@@ -180,7 +180,7 @@ def extract_fields(validator: Kind, body: bytes) -> ExtractedFields:
 
 
 def _digest(kind: Kind, payload: BaseModel) -> str:
-    return hashlib.sha256(kind.normal_form(payload)).hexdigest()
+    return hashlib.sha256(kind.normalize_text(payload)).hexdigest()
 
 
 def confine_process(memory_bytes: int) -> None:

@@ -23,7 +23,7 @@ from assayd.api.answers import build_api_reference, set_operation_ids
 from assayd.api.bounded_http import ConnectionSlots
 from assayd.api.call import ApiLimits, LargeResponseSlots, ResponseCache, build_raw_json_response
 from assayd.api.errors import install_error_handlers
-from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIdMiddleware, TraceMiddleware
+from assayd.api.middleware import AuditMiddleware, RequestIdMiddleware, ThrottlingMiddleware, TraceMiddleware
 from assayd.api.peer import AccessControlMiddleware, SocketAccess, build_protocol_class
 from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.audit import AuditLog
@@ -117,7 +117,7 @@ def _add_middleware(app: Api, metrics: Metrics, tracing: Tracing) -> None:
     """Add the middleware from the innermost to the outermost layer."""
     if app.state.audit is not None:
         app.add_middleware(AuditMiddleware, audit=app.state.audit)
-    app.add_middleware(PacingMiddleware, pace=app.state.budget.pace)
+    app.add_middleware(ThrottlingMiddleware, pace=app.state.budget.pace)
     app.add_middleware(AccessControlMiddleware, access=app.state.access)
     app.add_middleware(RequestIdMiddleware, metrics=metrics)
     if tracing.is_on:

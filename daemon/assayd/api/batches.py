@@ -11,7 +11,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import CallDep, iter_body_chunks, json_response
 from assayd.api.events import EventStream, stream_batch_progress
-from assayd.api.middleware import PacedStream
+from assayd.api.middleware import ThrottledStream
 from assayd.api.routes import ULID
 from assayd.documents import build_batch_document
 from assayd.documents.batches import BatchPageDocument, ItemDocument, ItemPageDocument
@@ -100,7 +100,7 @@ async def list_batch_items(
 async def get_batch_results(call: CallDep, batch_id: Id) -> Response:
     """Return all items with their attempts and current reports, in line order."""
     batch = await call.batch(batch_id)
-    return PacedStream(call.batches.results(batch.id), media_type="application/x-ndjson")
+    return ThrottledStream(call.batches.results(batch.id), media_type="application/x-ndjson")
 
 
 @router.get("/{id}/attestation", responses=answers.ATTESTATION, response_class=Response)

@@ -39,7 +39,7 @@ class TurnQueue:
         self._waiting: FairQueue[tuple[int, Callable[[], None]]] = FairQueue()
         self._pace = pace or UserThrottle()
         self._is_due = False
-        self._resting: asyncio.TimerHandle | None = None
+        self._throttle_timer: asyncio.TimerHandle | None = None
 
     def take(self, user: int, key: str, work: Callable[[], None]) -> None:
         """Do `work` now or in a later turn. Do nothing if work with this key is already waiting."""
@@ -76,8 +76,8 @@ class TurnQueue:
         If all waiting users are throttled, schedule another turn.
         """
         self._is_due = False
-        if self._resting is not None:
-            self._resting.cancel()
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
         rests = {
             user: rest_s
             for user in self._waiting.waiting_users()
@@ -87,7 +87,9 @@ class TurnQueue:
         if item is not None:
             self._run_work(*item)
         elif rests:
-            self._resting = asyncio.get_running_loop().call_later(min(rests.values()), self._schedule_turn)
+            self._throttle_timer = asyncio.get_running_loop().call_later(
+                min(rests.values()), self._schedule_turn
+            )
 
 
 OPERATORS_SHARE = 8
@@ -206,7 +208,7 @@ HELD_BYTES = 64 * 2**10
 """The bytes to buffer while a request is handled; reading is paused if there are more."""
 
 
-class _Refusal(Exception):
+class _LimitExceededError(Exception):
     """An exception raised in a parser callback when a request exceeds a limit."""
 
 
@@ -255,7 +257,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._body_left = 0
         self._head_bytes = 0
         self._in_head = False
-        self._head_due: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
         self._unread_due: asyncio.TimerHandle | None = None
         self._answering: RequestResponseCycle | None = None
         self._next: tuple[RequestResponseCycle, ASGI3Application] | None = None
@@ -319,7 +321,9 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.cycle.keep_alive = False
         except httptools.HttpParserError as problem:
             reason = problem.__context__
-            self.refuse(str(reason) if isinstance(reason, _Refusal) else "Invalid HTTP request received.")
+            self.refuse(
+                str(reason) if isinstance(reason, _LimitExceededError) else "Invalid HTTP request received."
+            )
 
     def refuse(self, message: str) -> None:
         """Respond with status 400, close the connection, and drop parsed requests without a response.
@@ -372,7 +376,7 @@ class BoundedHttpTools(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request. Refuse it if too many earlier requests are waiting."""
         if len(self.pipeline) >= MAX_WAITING:
-            raise _Refusal(f"More than {MAX_WAITING} requests are waiting for answers.")
+            raise _LimitExceededError(f"More than {MAX_WAITING} requests are waiting for answers.")
         self._in_head = True
         super().on_message_begin()
 
@@ -382,7 +386,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         Processing a header costs far more than its size suggests.
         """
         if len(self.headers) >= MAX_HEADERS:
-            raise _Refusal(f"The request has more than {MAX_HEADERS} headers.")
+            raise _LimitExceededError(f"The request has more than {MAX_HEADERS} headers.")
         if name.lower() == b"content-length" and value.isdigit():
             self._body_left = int(value)
         super().on_header(name, value)
@@ -441,7 +445,7 @@ class BoundedHttpTools(HttpToolsProtocol):
 
     def _watch_for_head(self) -> None:
         """Start the header timeout for a request that has begun, unless earlier requests are unanswered."""
-        if self._in_head and self._head_due is None and not self._held and not self.pipeline:
+        if self._in_head and self._head_timer is None and not self._held and not self.pipeline:
             self._start_head_timer()
 
     def _cancel_unread_timer(self) -> None:
@@ -450,9 +454,9 @@ class BoundedHttpTools(HttpToolsProtocol):
             self._unread_due = None
 
     def _start_head_timer(self) -> None:
-        self._head_due = self.loop.call_later(HEAD_S, self.transport.close)
+        self._head_timer = self.loop.call_later(HEAD_S, self.transport.close)
 
     def _cancel_head_timer(self) -> None:
-        if self._head_due is not None:
-            self._head_due.cancel()
-            self._head_due = None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

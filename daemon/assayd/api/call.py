@@ -27,7 +27,7 @@ from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, GrowingReservation
 from assayd.documents import PayloadCaps, parse_json, serialize_attempt, serialize_compact
-from assayd.documents.base import error_path, message_of, reject_excess_errors
+from assayd.documents.base import format_error_path, message_of, reject_excess_errors
 from assayd.errors import RequestError
 from assayd.fair_queue import FairSemaphore
 from assayd.model.attempt import Attempt, State
@@ -379,7 +379,7 @@ def _parse_model(model: type[B], body: bytes) -> B:
         return model.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = error_path(first["loc"]) or None
+        field = format_error_path(first["loc"]) or None
         raise RequestError("invalid", f"{field or 'the body'}: {message_of(first)}", field=field) from error
 
 

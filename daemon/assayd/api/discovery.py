@@ -14,7 +14,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, build_raw_json_response, json_response, read_body
 from assayd.api.events import EventStream, stream_all_events
-from assayd.api.middleware import PacedStream
+from assayd.api.middleware import ThrottledStream
 from assayd.audit import AuditLog
 from assayd.documents import serialize_compact
 from assayd.documents.attempts import build_summary_document
@@ -166,7 +166,7 @@ async def get_audit_log(
     if audit is None:
         raise RequestError("not_found", "this daemon keeps no audit log")
     lines = audit.read(format_optional_time(since) or "")
-    return PacedStream(iterate_in_threadpool(lines), media_type="application/x-ndjson")
+    return ThrottledStream(iterate_in_threadpool(lines), media_type="application/x-ndjson")
 
 
 @router.post("/v1/gc", tags=["operations"], responses=answers.GARBAGE)

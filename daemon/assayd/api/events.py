@@ -30,7 +30,7 @@ Told = (
 )
 Documents = AsyncGenerator[Told, None]
 
-UNREAD_S = 60.0
+UNREAD_TIMEOUT_S = 60.0
 """The seconds after which a stream with unread data ends, because it occupies a connection slot."""
 
 
@@ -38,7 +38,7 @@ class EventStream(Response):
     """A streaming response that lasts until the events end or the client disconnects.
 
     A comment every `heartbeat_s` seconds shows that a silent stream is alive. If data stays
-    unread for `UNREAD_S` seconds, the stream ends; a client that reconnects resumes the stream with
+    unread for `UNREAD_TIMEOUT_S` seconds, the stream ends; a client that reconnects resumes the stream with
     ``Last-Event-ID``.
     """
 
@@ -78,7 +78,7 @@ class EventStream(Response):
     async def _send_heartbeats(self, send: Send, unread_bytes: Callable[[], int]) -> None:
         """Send comments as heartbeats until the client leaves data unread for too long."""
         read_at = self._clock()
-        while self._clock() - read_at < UNREAD_S:
+        while self._clock() - read_at < UNREAD_TIMEOUT_S:
             await send(_build_body_message(b": still here\n\n"))
             await asyncio.sleep(self._heartbeat_s)
             if not unread_bytes():

@@ -40,7 +40,7 @@ token may be stolen.
 
 
 @dataclass(frozen=True, slots=True)
-class _CallerPace:
+class _CallerThrottle:
     """A caller, together with the throttle that limits the caller."""
 
     pace: UserThrottle
@@ -50,7 +50,7 @@ class _CallerPace:
         self.pace.record_use(self.user, seconds)
 
 
-_SHARE: ContextVar[_CallerPace | None] = ContextVar("share", default=None)
+_SHARE: ContextVar[_CallerThrottle | None] = ContextVar("share", default=None)
 
 
 async def charge_time_to_caller(work: Callable[[], Awaitable[None]]) -> None:
@@ -70,7 +70,7 @@ async def wait_while_throttled() -> None:
         await asyncio.sleep(rest_s)
 
 
-class PacedStream(StreamingResponse):
+class ThrottledStream(StreamingResponse):
     """A streaming response that is throttled between its pieces. It is sent in a separate task."""
 
     async def stream_response(self, send: Send) -> None:
@@ -85,7 +85,7 @@ async def _iter_throttled_chunks(pieces: AsyncIterable[Any]) -> AsyncIterator[An
         await wait_while_throttled()
 
 
-class PacingMiddleware:
+class ThrottlingMiddleware:
     """ASGI middleware that throttles users who keep the event loop busy.
 
     Args:
@@ -117,7 +117,7 @@ class PacingMiddleware:
         await self._wait_for_turn(user, pace)
         if scope["state"].get("has_left", _is_never_disconnected)():
             return  # the client has disconnected: don't start the work
-        share = _CallerPace(pace, user)
+        share = _CallerThrottle(pace, user)
         token = _SHARE.set(share)
         try:
             await _time_steps(self._app(scope, receive, send), share.used)
@@ -176,7 +176,7 @@ def _is_never_disconnected() -> bool:
 
 
 HEADER = b"x-request-id"
-USABLE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 """Matches the request ids that are accepted from clients, so that log lines stay short and readable."""
 
 
@@ -234,7 +234,7 @@ class _RequestIdSend:
 
 def _read_request_id(scope: Scope) -> str | None:
     given = [value for name, value in scope["headers"] if name == HEADER]
-    return given[0].decode() if len(given) == 1 and USABLE.fullmatch(given[0]) else None
+    return given[0].decode() if len(given) == 1 and VALID_REQUEST_ID.fullmatch(given[0]) else None
 
 
 def _get_route_template(scope: Scope) -> str:

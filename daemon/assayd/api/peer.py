@@ -38,7 +38,7 @@ SO_PEERGROUPS = 59
 """The Linux socket option for a peer's supplementary groups, which the socket module doesn't define."""
 NOBODY = 2**32 - 1
 """The uid of a caller on another host without a token."""
-TOO_MANY = (
+TOO_MANY_CONNECTIONS_RESPONSE = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 )
 
@@ -161,11 +161,11 @@ class PeerHttpTools(BoundedHttpTools):
 
     caller: Caller | None = None
     """The peer of the connection, or None if it isn't known."""
-    holds_place = False
+    holds_slot = False
     """Whether this connection holds one of the slots, which the listener acquired for it."""
 
     @classmethod
-    def take_slot(cls, caller: Caller | None, user: int) -> bool:
+    def acquire_slot(cls, caller: Caller | None, user: int) -> bool:
         """Acquire a connection slot for a user, and return whether a slot was available.
 
         Without counted connections, always return True.
@@ -190,8 +190,8 @@ class PeerHttpTools(BoundedHttpTools):
 
     def ended(self) -> None:
         """Release the slot once the connection is closed and its last request has ended."""
-        if self.is_lost and self.task is None and self.holds_place and self.places is not None:
-            self.holds_place = False
+        if self.is_lost and self.task is None and self.holds_slot and self.places is not None:
+            self.holds_slot = False
             self.places.release(self.user)
 
 
@@ -220,7 +220,7 @@ def _ignore_refusal() -> None:
     """Ignore a refused connection: the default for `refused`."""
 
 
-ACCEPTING_S = 0.0005
+ACCEPT_TIME_SLICE_S = 0.0005
 """The seconds for which connections are accepted in one turn of the event loop."""
 PAUSE_S = 1.0
 """The seconds for which no connection is accepted after the system was unable to accept one."""
@@ -285,7 +285,7 @@ class Listener:
 
     def _accept(self) -> None:
         """Accept connections for a limited time. The event loop calls again if more are waiting."""
-        until = perf_counter() + ACCEPTING_S
+        until = perf_counter() + ACCEPT_TIME_SLICE_S
         while perf_counter() < until:
             try:
                 connected, address = self._listening.accept()
@@ -307,9 +307,9 @@ class Listener:
         host = address[0] if isinstance(address, tuple) else None
         user = caller.peer.uid if caller else hash(host)
         accepted = _AcceptedConnection(connected, caller, user)
-        if not self._protocol.take_slot(caller, user):
+        if not self._protocol.acquire_slot(caller, user):
             with suppress(OSError):  # the client disconnected, or reads nothing and so gets no answer
-                connected.send(TOO_MANY)
+                connected.send(TOO_MANY_CONNECTIONS_RESPONSE)
             connected.close()
             return
         key = f"accepted-{connected.fileno()}"
@@ -330,7 +330,7 @@ class Listener:
         def make() -> PeerHttpTools:
             server = self._server
             protocol = self._protocol(server.config, server.server_state, server.lifespan.state)
-            protocol.caller, protocol.user, protocol.holds_place = accepted.caller, accepted.user, True
+            protocol.caller, protocol.user, protocol.holds_slot = accepted.caller, accepted.user, True
             return protocol
 
         try:

@@ -42,7 +42,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import AttemptQuery
 from assayd.tomlfile import FileError
 
-MAX_READ = 1000
+MAX_REPORTS_READ = 1000
 """The maximum number of reports that a suggestion reads, starting with the newest."""
 READ_S = 60.0
 PROGRESS_EVERY = 10
@@ -173,16 +173,16 @@ def _build_trial_event(
 async def _iter_refused_attempts(call: Call, query: AttemptQuery) -> AsyncGenerator[Attempt, None]:
     """Yield the newest finished attempts for which rules may have refused or reported something.
 
-    Stop after `MAX_READ` attempts or `READ_S` seconds.
+    Stop after `MAX_REPORTS_READ` attempts or `READ_S` seconds.
     """
     read, due = 0, asyncio.get_running_loop().time() + READ_S
     query = replace(query, state=State.FINISHED, limit=100)
-    while read < MAX_READ:
+    while read < MAX_REPORTS_READ:
         page = await call.service.list(query)
         for attempt in page.attempts:
             if not attempt.rules and attempt.enforcement != "report":
                 continue
-            if read == MAX_READ or asyncio.get_running_loop().time() >= due:
+            if read == MAX_REPORTS_READ or asyncio.get_running_loop().time() >= due:
                 return
             read += 1
             yield attempt

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, stream_attempt_events
-from assayd.api.middleware import PacedStream
+from assayd.api.middleware import ThrottledStream
 from assayd.attempts.policy_trial import run_static_check
 from assayd.documents import build_attempt_document, parse_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
@@ -103,10 +103,10 @@ async def submit_attempt(
 async def check_submission(request: Request, call: CallDep) -> Response:
     """Run only the static stages of a submission. Record nothing."""
     trials, uid = call.require_trials(), call.caller.peer.uid
-    async with trials.turns.wait_for_user_turn(uid):
+    async with trials.turns.hold_user_turn(uid):
         with call.reserve_bytes() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
-            async with trials.turns.wait_for_size_turn(uid, len(body)):
+            async with trials.turns.hold_size_turn(uid, len(body)):
                 async with call.budget.reading(len(body), uid):
                     submission = await read_submission_body(body, call)
                 stages = await run_static_check(submission, trials, uid=uid)
@@ -159,7 +159,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         verdict=verdict,
         kind=kind,
         batch_id=batch,
-        labels=tuple(_read_label(text) for text in label or ()),
+        labels=tuple(_parse_label(text) for text in label or ()),
         since=since,
         cause=cause,
         rule=rule,
@@ -241,7 +241,7 @@ async def get_artifact(
         "Content-Disposition": "attachment",  # what a guest wrote is never rendered
         "X-Content-Type-Options": "nosniff",
     }
-    return PacedStream(_prepend_chunk(first, pieces), headers=headers, media_type=artifact.media_type)
+    return ThrottledStream(_prepend_chunk(first, pieces), headers=headers, media_type=artifact.media_type)
 
 
 @router.get("/{id}/bundle", responses=answers.BUNDLE, response_class=Response)
@@ -251,7 +251,7 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
     if attempt.bundle is None:
         raise RequestError("not_found", "the attempt has no bundle yet")
     headers = {"Content-Disposition": f'attachment; filename="{attempt.id}.tar"'}
-    return PacedStream(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
+    return ThrottledStream(call.service.bundle(attempt), headers=headers, media_type="application/x-tar")
 
 
 def _check_idempotency_key(key: str | None) -> None:
@@ -325,7 +325,7 @@ async def _wait_for_verdict(call: Call, attempt: Attempt, wait_s: float) -> Atte
     return await call.service.wait(attempt.id, wait_s)
 
 
-def _read_label(text: str) -> tuple[str, str]:
+def _parse_label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals and value):
         raise RequestError("invalid", "a label filter must be key=value", field="label")

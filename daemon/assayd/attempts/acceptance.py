@@ -33,7 +33,7 @@ FREE_SPACE_CACHE_S = 1.0
 """The seconds for which a measurement of the free disk space is used, unless space is short."""
 USAGE_CACHE_S = 5.0
 """The seconds for which the stored usage of each user is used before it is queried again."""
-LOOKED_UP_AT = 16
+USAGE_REFRESH_DIVISOR = 16
 """The divisor for the space that can be filled before each user's usage is queried again."""
 MIB = 2**20
 
@@ -72,12 +72,12 @@ class DiskQuota:
         """The reason why the bundle directory can't be used, or an empty string. Only operators see it,
         because it may contain paths.
         """
-        self._promised = 0
+        self._reserved_bytes = 0
         self._free_until = 0.0
         self._held: Mapping[int, StoredUsage] = {}
         self._waiting = 0
         self._held_at: float | None = None
-        self._looking = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
         self._added: Counter[int] = Counter()
 
     async def require_disk_space(self) -> None:
@@ -105,7 +105,7 @@ class DiskQuota:
         if refusal := await self._find_refusal_reason(uid, document_bytes):
             raise RequestError("quota.disk", refusal, retryable=True)
         self._added[uid] += document_bytes
-        self._promised += 2 * document_bytes  # in the database, and in the bundle
+        self._reserved_bytes += 2 * document_bytes  # in the database, and in the bundle
 
     async def free_document_bytes(self) -> int:
         """Return the free bytes for documents beyond the reserve: on the disk, or in the database.
@@ -121,9 +121,9 @@ class DiskQuota:
         Raises: RequestError ``not_ready``, if the bundle directory can't be used.
         """
         now = self._clock.monotonic()
-        if now >= self._free_until or self.free_bytes - self._promised < 2 * self.min_free_bytes:
+        if now >= self._free_until or self.free_bytes - self._reserved_bytes < 2 * self.min_free_bytes:
             try:
-                self.free_bytes, self._promised = await self._artifacts.free_bytes(), 0
+                self.free_bytes, self._reserved_bytes = await self._artifacts.free_bytes(), 0
             except StoreError as trouble:
                 self._free_until, self.trouble = 0.0, trouble.message
                 message = f"bundles can't be written ({trouble.code}); operators: run `assay doctor`"
@@ -137,7 +137,7 @@ class DiskQuota:
         added = self._added.total() + document_bytes
         if (
             room < self.min_free_bytes
-            or added > self._measure_document_space(room)[0] // LOOKED_UP_AT
+            or added > self._measure_document_space(room)[0] // USAGE_REFRESH_DIVISOR
             or not self._is_usage_known()
         ):
             await self._refresh_usage()
@@ -182,7 +182,7 @@ class DiskQuota:
 
         Raises: StoreError, if the store fails; the next call tries again.
         """
-        async with self._looking:
+        async with self._refresh_lock:
             now = self._clock.monotonic()
             if self._held_at is None or now >= self._held_at + USAGE_CACHE_S:
                 before = self._added.copy()

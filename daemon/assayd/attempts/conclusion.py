@@ -469,7 +469,7 @@ class VerdictRecorder:
         """
         while True:
             try:
-                events = (*self.hub.durable_events(attempt.id), *last)
+                events = (*self.hub.list_durable_events(attempt.id), *last)
                 first = await self.jobs.finish(attempt, events, finished.cases, finished.refusals)
                 recorded = attempt if first else await self.jobs.get(attempt.id)
             except StoreError as trouble:

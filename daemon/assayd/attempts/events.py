@@ -28,10 +28,10 @@ RING_BYTES = 128 * 2**10
 EVENT_BYTES = 256
 """The estimated size of an event without text; a program may write its output character by character."""
 
-ENDED_KEPT = 128
+MAX_ENDED_LOGS = 128
 """The number of ended attempts whose events stay in memory. Those of other attempts are in the store."""
 
-RECENT_KEPT = 1024
+MAX_RECENT_EVENTS = 1024
 """The number of events kept for followers of all attempts."""
 
 
@@ -42,7 +42,7 @@ class EventHub:
         self._clock = clock
         self._logs: dict[str, _AttemptLog] = {}
         self._ended: OrderedDict[str, _AttemptLog] = OrderedDict()
-        self._recent: deque[_StreamEvent] = deque(maxlen=RECENT_KEPT)
+        self._recent: deque[_StreamEvent] = deque(maxlen=MAX_RECENT_EVENTS)
         self._published = 0
         self._generation = f"{clock.now():%Y%m%dT%H%M%S%f}"
         self._stopped = False
@@ -88,12 +88,12 @@ class EventHub:
     def _attempt_log(self, attempt_id: str) -> _AttemptLog:
         return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _AttemptLog())
 
-    def durable_events(self, attempt_id: str) -> Sequence[AttemptEvent]:
+    def list_durable_events(self, attempt_id: str) -> Sequence[AttemptEvent]:
         """Return the events of an attempt that must be stored. The result is empty if no log is open."""
         log = self._logs.get(attempt_id)
         return tuple(log.durable) if log else ()
 
-    def newest_event_number(self, attempt_id: str) -> int:
+    def get_newest_event_number(self, attempt_id: str) -> int:
         """Return the number of the last published event of an attempt, or 0 if none is known here."""
         return self._attempt_log(attempt_id).next_seq - 1
 
@@ -106,10 +106,10 @@ class EventHub:
         if log is not None:
             log.end()
             self._ended[attempt_id] = log
-            while len(self._ended) > ENDED_KEPT:
+            while len(self._ended) > MAX_ENDED_LOGS:
                 self._ended.popitem(last=False)
 
-    def holds_events(self, attempt_id: str) -> bool:
+    def has_events(self, attempt_id: str) -> bool:
         """Return whether an attempt's events are in memory. Otherwise, they are in the store."""
         return attempt_id in self._logs or attempt_id in self._ended
 

@@ -37,7 +37,7 @@ Emit = Callable[[str, dict[str, object]], None]
 
 WAITING_S = 24 * 3600.0
 """The seconds for which an attempt can wait for its turn, in total."""
-UNITS_TRACED = 100
+MAX_TRACED_UNITS = 100
 """The maximum number of a run's units that have spans."""
 
 
@@ -194,11 +194,11 @@ class UnitPublisher(RunObserver):
     def on_unit_ended(self, index: int, result: UnitResult) -> None:
         """Publish a unit's end with its cause and duration.
 
-        Add a span to the trace, except after the first `UNITS_TRACED` units.
+        Add a span to the trace, except after the first `MAX_TRACED_UNITS` units.
         """
         cause, took_s = result.outcome.cause.value, result.usage.wall_s
         self._job.emit("unit", build_unit_body(self._units, index, cause, took_s))
-        if index < UNITS_TRACED:
+        if index < MAX_TRACED_UNITS:
             self._span.add_finished_child("unit", took_s, index=index, cause=cause, cpu_s=result.usage.cpu_s)
 
     def output(self, index: int, stream: str, data: bytes) -> None:

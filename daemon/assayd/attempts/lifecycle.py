@@ -110,7 +110,7 @@ class LocalExecution:
         ran: JudgedRun | None = None
         failure: Failure | None = None
         try:
-            self.refuse_further_run(job)
+            self.require_run_left(job)
             checked = await self.run_static_stages(job)
             static = checked.stages
             job.prepared = checked.payload
@@ -151,7 +151,7 @@ class LocalExecution:
     def _has_used_all_runs(self, job: Job) -> bool:
         return job.attempt.run_number >= min(self.max_runs, job.attempt.max_runs or self.max_runs)
 
-    def refuse_further_run(self, job: Job) -> None:
+    def require_run_left(self, job: Job) -> None:
         """Raise AssaydError ``attempt.interrupted`` if the attempt can't have another run."""
         if self._has_used_all_runs(job):
             times = "twice" if job.attempt.run_number > 1 else "once"

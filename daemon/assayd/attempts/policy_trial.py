@@ -50,14 +50,14 @@ class CheckConcurrencyLimiter:
         self._numbers = count()
 
     @asynccontextmanager
-    async def wait_for_user_turn(self, uid: int) -> AsyncIterator[None]:
+    async def hold_user_turn(self, uid: int) -> AsyncIterator[None]:
         """Wait until no other check of this user is running, and hold the user's turn while the body runs."""
         lock = self._users.setdefault(uid, asyncio.Lock())
         async with lock:
             yield
 
     @asynccontextmanager
-    async def wait_for_size_turn(self, uid: int, size: int) -> AsyncIterator[None]:
+    async def hold_size_turn(self, uid: int, size: int) -> AsyncIterator[None]:
         """Wait until a submission of `size` bytes may be read, and hold its slot while the body runs.
 
         A submission of up to `LARGE_BYTES` needs no slot.
@@ -77,7 +77,7 @@ AT_ONCE = 4
 """The number of attempts that are checked at a time, so that one user never occupies all analysis workers."""
 PAGE = 100
 EXAMPLES = 3
-RUN_S = 120.0
+RUN_TIMEOUT_S = 120.0
 """The seconds to wait for the verdict of a submission that is run."""
 _JUDGED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
@@ -228,7 +228,7 @@ class PolicyTrialRunner:
         If its submission can't be read, count it in `left_out`.
         """
         try:
-            async with self.turns.wait_for_size_turn(uid, await self.jobs.document_size(attempt.id)):
+            async with self.turns.hold_size_turn(uid, await self.jobs.document_size(attempt.id)):
                 document = await self.jobs.document(attempt.id)
                 await self._compare_verdict(trial, attempt, document, policy, uid)
         except StoreError:
@@ -279,7 +279,7 @@ class PolicyTrialRunner:
         except RequestError as problem:
             trial.left_out += not problem.retryable
             return not problem.retryable
-        done = await self.wait(accepted.attempt.id, RUN_S)
+        done = await self.wait(accepted.attempt.id, RUN_TIMEOUT_S)
         if done.verdict not in _JUDGED:
             trial.left_out += 1
         elif done.verdict is not attempt.verdict:

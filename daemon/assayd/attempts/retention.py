@@ -74,14 +74,14 @@ class _Excess:
         """
         chosen = []
         for attempt in page:
-            if self.is_nothing(by_number=by_number):
+            if self.is_released(by_number=by_number):
                 break
             chosen.append(attempt)
             self.attempts -= by_number
             self.bytes -= sizes[attempt.id]
         return chosen
 
-    def is_nothing(self, *, by_number: bool) -> bool:
+    def is_released(self, *, by_number: bool) -> bool:
         """Return whether no attempts or bytes remain to be released."""
         return (self.attempts if by_number else self.bytes) <= 0
 
@@ -197,7 +197,7 @@ class Retention:
 
         `stripped` contains the attempts whose bundles have already been removed.
         """
-        if over.is_nothing(by_number=by_number):
+        if over.is_released(by_number=by_number):
             return
         async for found in self._iter_pages(wanted, stays=stays, unless=unless):
             page = [_without_bundle(attempt) if attempt.id in stripped else attempt for attempt in found]
@@ -205,7 +205,7 @@ class Retention:
             if chosen := over.select_attempts(page, sizes, by_number=by_number):
                 unless.update(attempt.id for attempt in chosen)
                 yield chosen
-            if over.is_nothing(by_number=by_number):
+            if over.is_released(by_number=by_number):
                 return
 
     async def _compute_release_sizes(

@@ -106,7 +106,7 @@ def _find_sample_deviations(
     return complaints
 
 
-SAMPLES_TRIED = 4
+MAX_SAMPLES_TESTED = 4
 """The maximum number of a kind's samples that are run in an image. The isolation check takes as long as
 these.
 """
@@ -206,7 +206,7 @@ class ImageTester:
             for one in fitting
             if python or _runs_only_programs(_plan_sample(validator, one, policy, limits))
         )
-        for sample in islice(tried, SAMPLES_TRIED):
+        for sample in islice(tried, MAX_SAMPLES_TESTED):
             found = await self._selftest.run_sample(validator, sample, policy=policy, limits=limits)
             said += [f"sample {sample.name}: {sentence}" for sentence in found]
         return said

@@ -50,12 +50,12 @@ log = structlog.get_logger()
 
 LARGE_BYTES = 2 * 2**20
 """The memory that a submission can take once it is parsed without needing a slot for large submissions."""
-REMOVED_S = 1.0
+CONTAINER_REMOVAL_S = 1.0
 """The approximate seconds that the removal of a container takes."""
-LARGE_AT_ONCE = 2
+LARGE_SUBMISSION_SLOTS = 2
 LEFT = "attempt.left"
 """The error code of a span whose attempt the daemon's next run continues."""
-MAX_PER_FREE = 7
+MAX_ACTIVE_PER_FREE_SLOT = 7
 """The number of active attempts that a user can have for each free slot that remains."""
 ALONE_S = 300.0
 """If no other user has submitted anything for this many seconds, a user can use all slots."""
@@ -140,7 +140,7 @@ class Scheduler:
         the start.
         """
         self.budget = ByteBudget(limits.bytes, pace=pace)
-        self._large = FairSemaphore(LARGE_AT_ONCE)
+        self._large = FairSemaphore(LARGE_SUBMISSION_SLOTS)
         self._finished: dict[str, asyncio.Future[FinishedAttempt]] = {}
         self._stopping = stopping
         self._released = False
@@ -174,7 +174,7 @@ class Scheduler:
         counts[State.QUEUED] += len(self._queue)
         return counts
 
-    def oldest_accepted_at(self) -> datetime | None:
+    def get_oldest_acceptance_time(self) -> datetime | None:
         """Return the acceptance time of the oldest attempt without a verdict, or None if all have one."""
         active = (job.attempt.created_at for job in self._active.values())
         waiting = (order.attempt.created_at for order in self._queue.items())
@@ -247,12 +247,12 @@ class Scheduler:
         """Remove and return the next attempt to start, or None if no attempt may start now. Users take turns.
 
         A user's first attempt needs one free slot. Each further attempt must leave one free slot for every
-        `MAX_PER_FREE` active attempts of the user, and at least one, unless the user is alone.
+        `MAX_ACTIVE_PER_FREE_SLOT` active attempts of the user, and at least one, unless the user is alone.
         """
         free = self._limits.active - len(self._active)
         if free <= 0:
             return None
-        most = MAX_PER_FREE * (free - 1)
+        most = MAX_ACTIVE_PER_FREE_SLOT * (free - 1)
         full = {
             uid for uid, count in self._active_of.items() if count >= most and not self._is_only_user(uid)
         }
@@ -345,7 +345,7 @@ class Scheduler:
 
     async def _release_memory_later(self) -> None:
         """Release free memory once the container is removed, because its run spec is kept until then."""
-        await pause(REMOVED_S, unless=self._stopping)
+        await pause(CONTAINER_REMOVAL_S, unless=self._stopping)
         await asyncio.to_thread(release_free_memory)
 
     async def _delete_interrupted_run(self, attempt_id: str, run_number: int | None) -> None:
@@ -368,7 +368,7 @@ class Scheduler:
                 )  # It may wait for a slot, and a gateway takes back silent runs.
             with suppress(TimeoutError):  # cancelled: it ends at its first step without needing a slot
                 async with job.deadline.scope():
-                    await held.enter_async_context(self._large_submission_slot(order))
+                    await held.enter_async_context(self._hold_slot_if_large(order))
             try:
                 await self._read_submission(job, order)
                 finished = await self._execute(job)
@@ -377,7 +377,7 @@ class Scheduler:
             self._log_summary(finished)
             return finished
 
-    def _large_submission_slot(self, order: QueuedAttempt) -> AbstractAsyncContextManager[None]:
+    def _hold_slot_if_large(self, order: QueuedAttempt) -> AbstractAsyncContextManager[None]:
         """Hold one of the few slots for large submissions while the body runs.
 
         Other submissions need none.

@@ -70,13 +70,13 @@ Documents = tuple[bytes, bytes]
 """A report and an execution record, as JSON text."""
 
 
-SAMPLES_RUN = 1
+SAMPLES_PER_KIND = 1
 """The number of each kind's samples that a health check runs in a container; tests/contract runs all.
 
 With some engines, a container costs a third of a second of CPU time.
 """
-SAMPLES_AT_ONCE = 4
-ENGINE_ANSWERS_S = 8.0
+MAX_CONCURRENT_SAMPLES = 4
+ENGINE_CHECK_TIMEOUT_S = 8.0
 """The timeout in seconds for the health checks that need no container."""
 EXAMINED_S = 20.0
 """The timeout in seconds for each health check that needs containers. A client waits longer than both
@@ -327,11 +327,11 @@ class DaemonService:
         If the events aren't in memory, yield the stored ones.
         """
         _, position = parse_event_id(after) if after else (0, 0)
-        elsewhere = None if self._hub.holds_events(attempt_id) else self._find_remote_attempts(attempt_id)
+        elsewhere = None if self._hub.has_events(attempt_id) else self._find_remote_attempts(attempt_id)
         attempt = await self._jobs.get(attempt_id) if elsewhere is not None else None
         if elsewhere is not None and attempt is not None and attempt.state is not State.FINISHED:
             await elsewhere.publish_events(attempt)
-        if self._hub.holds_events(attempt_id):
+        if self._hub.has_events(attempt_id):
             async with aclosing(self._hub.follow(attempt_id, after=position)) as events:
                 async for event in events:
                     yield event
@@ -354,7 +354,7 @@ class DaemonService:
         policies = self._policies
         return {
             name: describe_policy(
-                policies.get(name), egress=policies.egress, origins=policies.value_origins(name)
+                policies.get(name), egress=policies.egress, origins=policies.get_value_origins(name)
             )
             for name in policies.names
         }
@@ -405,7 +405,7 @@ class DaemonService:
         ]
         selftest = self._selftest
         if selftest is not None and all(row.status is not HealthStatus.FAIL for row in rows):
-            places = asyncio.Semaphore(SAMPLES_AT_ONCE)
+            places = asyncio.Semaphore(MAX_CONCURRENT_SAMPLES)
             isolation = self._time_check("isolation", self._readiness.check_isolation())
             kinds = [
                 self._time_check(f"kind {kind.name}", self._run_samples(selftest, kind, places))
@@ -421,10 +421,10 @@ class DaemonService:
 
     async def _examine_engine(self) -> Sequence[HealthRow]:
         try:
-            async with asyncio.timeout(ENGINE_ANSWERS_S):
+            async with asyncio.timeout(ENGINE_CHECK_TIMEOUT_S):
                 return await self._readiness.run_health_checks()
         except TimeoutError:
-            return (_build_overdue_check_row("engine", ENGINE_ANSWERS_S, HealthStatus.FAIL),)
+            return (_build_overdue_check_row("engine", ENGINE_CHECK_TIMEOUT_S, HealthStatus.FAIL),)
 
     async def _time_check(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
         """Return a health check's row with its duration. Cancel the check after `EXAMINED_S` seconds."""
@@ -444,7 +444,7 @@ class DaemonService:
         Return the result as a row.
         """
         read = [sample for sample in validator.samples if not sample.needs_container]
-        run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_RUN]
+        run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_PER_KIND]
         samples = (*read, *run)
         said = await asyncio.gather(
             *(self._try_sample(selftest, validator, sample, places) for sample in samples)

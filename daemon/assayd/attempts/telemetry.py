@@ -31,11 +31,11 @@ from assayd.store.outbox import Outbox
 
 log = structlog.get_logger()
 
-RULES_SHOWN = 10
+MAX_LOGGED_RULES = 10
 """The maximum number of rules in an attempt's log line. Its report contains all of them."""
 
 
-_LOGGED = tuple(
+_LOGGED_FACTS = tuple(
     field.name for field in fields(Facts) if field.name not in {"stages", "cpu_s", "limit_shares"}
 )
 """The names of the facts that the log line contains unchanged."""
@@ -108,8 +108,8 @@ def build_summary_line(finished: FinishedAttempt) -> dict[str, object]:
         "verdict": attempt.verdict.value if attempt.verdict else None,
         "cause": attempt.cause,
         "error": attempt.error.code if attempt.error else None,
-        "rules": list(attempt.rules[:RULES_SHOWN]),
-        **{name: getattr(facts, name) for name in _LOGGED},
+        "rules": list(attempt.rules[:MAX_LOGGED_RULES]),
+        **{name: getattr(facts, name) for name in _LOGGED_FACTS},
         "cpu_ms": None if facts.cpu_s is None else to_milliseconds(facts.cpu_s),
         "warm": attempt.warm,
         "run_number": attempt.run_number,

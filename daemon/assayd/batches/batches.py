@@ -44,7 +44,7 @@ log = structlog.get_logger()
 
 RETRY_S = 1.0
 """The seconds before a line that can't be accepted now is tried again."""
-PUBLISHED_EVERY_S = 1.0
+MIN_PROGRESS_INTERVAL_S = 1.0
 """The minimum interval in seconds between progress events, except for the last event."""
 STALLED_UPLOAD_CHECK_INTERVAL_S = 60.0
 
@@ -53,14 +53,14 @@ STALLED_UPLOAD_CHECK_INTERVAL_S = 60.0
 class BatchLimits:
     """Limits of batches: the number per user, the concurrent attempts per batch, and the size.
 
-    `silent_upload` is the pause after which an upload is regarded as ended.
+    `max_upload_pause` is the pause after which an upload is regarded as ended.
     """
 
     per_uid: int = 100
     concurrency: int = 32
     lines: LineCaps = LineCaps()
-    silent_upload: timedelta = timedelta(hours=24)
-    published_every_s: float = PUBLISHED_EVERY_S
+    max_upload_pause: timedelta = timedelta(hours=24)
+    min_progress_interval_s: float = MIN_PROGRESS_INTERVAL_S
     retry_s: float = RETRY_S
 
 
@@ -219,7 +219,7 @@ class DaemonBatches:
             dedupe=known.dedupe if request.dedupe is None else request.dedupe,
             webhook=request.webhook or known.webhook,
         )
-        opened = await self._store.open(batch, most_unfinished=self._limits.per_uid)
+        opened = await self._store.open(batch, max_unfinished=self._limits.per_uid)
         if opened.state is not BatchState.FINISHED:
             await self._ensure_feeder(opened)
         return opened
@@ -292,7 +292,7 @@ class DaemonBatches:
 
     async def expire_uploads(self) -> None:
         """Mark batches without recent uploads as complete. These batches still accept lines."""
-        moment = self._clock.now() - self._limits.silent_upload
+        moment = self._clock.now() - self._limits.max_upload_pause
         heard = self._uploads.get_received_since(moment)
         for batch in await self._store.silent(moment):
             if batch.id not in heard:
@@ -358,10 +358,10 @@ class DaemonBatches:
             if progress.is_over or (feeder is None and self._driving.alone):
                 return
             if feeder is None or changed is None:  # another task feeds it
-                await pause(self._limits.published_every_s, unless=self._stopping)
+                await pause(self._limits.min_progress_interval_s, unless=self._stopping)
                 continue
             await changed.wait()
-            await pause(self._limits.published_every_s, unless=feeder.over)
+            await pause(self._limits.min_progress_interval_s, unless=feeder.over)
 
     async def retry_errors(self, batch: Batch) -> None:
         """Run the items with the verdict `error` again as new attempts. Malformed lines stay unchanged.
@@ -460,7 +460,7 @@ class BatchFeeder:
         self._in_flight: set[str] = set()
         self._lost: set[str] = set()
         self._ahead: deque[WaitingItem] = deque()
-        self._beyond = 0
+        self._last_started_line = 0
         self._more = asyncio.Event()
         self._stop = asyncio.Event()
         self._cancelled = False
@@ -480,7 +480,7 @@ class BatchFeeder:
         """Read the batch's items again, because lines have arrived or the batch has changed."""
         self.batch = batch
         self._ahead.clear()
-        self._beyond = 0
+        self._last_started_line = 0
         self._more.set()
         self.changed.wake_all()
 
@@ -517,7 +517,7 @@ class BatchFeeder:
             self._ahead.extend(await self._read_waiting(max(room, READ_AHEAD)))
         waiting = [self._ahead.popleft() for _ in range(min(room, len(self._ahead)))]
         for item in waiting:
-            self._beyond = item.line
+            self._last_started_line = item.line
             if item.attempt_id not in self._in_flight | self._lost:
                 self._in_flight.add(item.attempt_id)
                 tasks.create_task(self._process_item(item), name=f"item-{item.attempt_id}")
@@ -525,7 +525,7 @@ class BatchFeeder:
 
     async def _read_waiting(self, limit: int) -> Sequence[WaitingItem]:
         try:
-            return await self._store.waiting(self.batch.id, after=self._beyond, limit=limit)
+            return await self._store.waiting(self.batch.id, after=self._last_started_line, limit=limit)
         except StoreError as trouble:
             await self._pause_after_error(trouble)
             return ()
@@ -539,9 +539,9 @@ class BatchFeeder:
             await self._pause_after_error(trouble)
             self._more.set()
             return False
-        if not finished and self._beyond and not self._lost:
+        if not finished and self._last_started_line and not self._lost:
             # An earlier item has no verdict: search from the beginning once more.
-            self._beyond = 0
+            self._last_started_line = 0
             self._more.set()
         return finished
 

@@ -138,7 +138,7 @@ class LineReceiver:
 
     async def _build_run_key(self, submission: Submission, policy: ExecutionPolicy) -> str:
         """Return the key under which lines share an attempt, derived from input, policy and image."""
-        image = self._kinds[submission.kind].image_of(policy)
+        image = self._kinds[submission.kind].select_image(policy)
         if image not in self._images:
             self._images[image] = await self._build_image_key(image)
         parts = (submission.input_digest, policy.digest, self._images[image])

@@ -248,7 +248,7 @@ long.
 _PLAIN = (str, int, float, bool)
 
 
-def error_path(parts: Sequence[object]) -> str:
+def format_error_path(parts: Sequence[object]) -> str:
     """Return the dotted path of an error in a document. Shorten a long path."""
     return ".".join(str(part)[:MAX_PLACE_CHARS] for part in parts)[:MAX_PLACE_CHARS]
 

@@ -230,7 +230,7 @@ def _serialize_if_reordered(result: JsonValue) -> str | None:
 MAX_LISTED = 500
 """Maximum number of listed imports and of listed violations."""
 RULE = "import.not_allowed"
-_BY_CALL = frozenset({"builtin.not_allowed", "forbidden.name"})
+_CALL_RULES = frozenset({"builtin.not_allowed", "forbidden.name"})
 """Rules for rejected names; the second one also covers modules."""
 _STATIC = frozenset({RULE, "import.relative", "import.star"})
 
@@ -265,7 +265,7 @@ def _iter_static_violations(findings: Iterable[Finding]) -> Iterator[ImportViola
             yield ImportViolationDocument.from_value(
                 finding, module=_find_quoted_module(finding), location=Layer.STATIC
             )
-        elif finding.rule in _BY_CALL and "'__import__'" in finding.message:
+        elif finding.rule in _CALL_RULES and "'__import__'" in finding.message:
             named = _NAMED.search(finding.snippet or "")
             module = named[1] if named is not None else None
             yield ImportViolationDocument.from_value(finding, module=module, location=Layer.STATIC)
@@ -291,7 +291,7 @@ MAX_ROWS = 5
 MAX_COLUMNS = 8
 CELL_CHARS = 20
 _NAME_CHARS = 60
-_LOOKED = 20
+_MAX_MEMBERS_SEARCHED = 20
 """The maximum number of an object's or array's members that are searched for tables."""
 _DEPTH = 3
 _LEVELS = 4
@@ -318,9 +318,11 @@ def _render_previews(value: JsonValue, name: str, depth: int) -> Iterator[str]:
 
 def _iter_members(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     if isinstance(value, dict):
-        yield from ((f".{_render_cell(key)}", one) for key, one in islice(value.items(), _LOOKED))
+        yield from (
+            (f".{_render_cell(key)}", one) for key, one in islice(value.items(), _MAX_MEMBERS_SEARCHED)
+        )
     elif isinstance(value, list):
-        yield from ((f"[{place}]", one) for place, one in enumerate(islice(value, _LOOKED)))
+        yield from ((f"[{place}]", one) for place, one in enumerate(islice(value, _MAX_MEMBERS_SEARCHED)))
 
 
 def _render_tagged(tagged: dict[str, JsonValue]) -> list[str] | None:

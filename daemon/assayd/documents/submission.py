@@ -26,7 +26,7 @@ from assayd.documents.base import (
     MAX_PLACE_CHARS,
     canonical,
     digest,
-    error_path,
+    format_error_path,
     message_of,
     parse_json,
     reject_excess_errors,
@@ -46,7 +46,7 @@ INTENT_BYTES = 16 * 2**10
 
 _LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 _FREE_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
-_NAMING = frozenset({"category", "platform"})
+_FOLDER_LABELS = frozenset({"category", "platform"})
 """Labels that name folders of the bundle, and so allow fewer characters."""
 LabelText = Annotated[str, StringConstraints(pattern=_LABEL)]
 FreeLabelText = Annotated[str, StringConstraints(pattern=_FREE_LABEL)]
@@ -128,7 +128,7 @@ class SubmissionBody(BaseModel):
     @field_validator("labels")
     @classmethod
     def _check_folder_labels(cls, labels: dict[str, str]) -> dict[str, str]:
-        for name in sorted(_NAMING & labels.keys()):
+        for name in sorted(_FOLDER_LABELS & labels.keys()):
             if re.fullmatch(_LABEL, labels[name]) is None:
                 raise ValueError(f"{name} names a folder, so it must match {_LABEL}")
         return labels
@@ -374,7 +374,7 @@ def _raise_request_error(
     error: ValidationError, model: type[BaseModel], *, prefix: tuple[str, ...]
 ) -> NoReturn:
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
-    field = error_path((*prefix, *first["loc"])) or None
+    field = format_error_path((*prefix, *first["loc"])) or None
     more = f" (and {len(others)} more)" if others else ""
     fault = message_of(first)
     if first["type"] == "extra_forbidden":

@@ -27,7 +27,7 @@ from assayd.egress.decision import (
 from assayd.egress.resolver import NameLookup, Resolver
 from assayd.egress.turns import ThresholdSemaphore, Turn
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
-from assayd.guest.frames import MIN_COST
+from assayd.guest.frames import MIN_WINDOW_COST
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import AccessProtocol, NetworkEvent
@@ -149,7 +149,7 @@ class EgressLedger:
         Raises: AccessNotServedError, if the budget is exceeded.
         """
         self._metrics.egress_bytes.labels("up").inc(count)
-        self.charge_guest_bytes(max(count, MIN_COST))
+        self.charge_guest_bytes(max(count, MIN_WINDOW_COST))
 
     def spend_received_bytes(self, count: int) -> None:
         """Charge bytes to the budget of received bytes.
@@ -157,7 +157,7 @@ class EgressLedger:
         Raises: AccessNotServedError, if the budget is exceeded.
         """
         self._metrics.egress_bytes.labels("down").inc(count)
-        self.charge_host_bytes(max(count, MIN_COST))
+        self.charge_host_bytes(max(count, MIN_WINDOW_COST))
 
     def charge_guest_bytes(self, cost: int) -> None:
         """Charge the bytes read from guest code. Raises: AccessNotServedError, if the budget is exceeded."""

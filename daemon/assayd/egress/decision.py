@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from assayd.findings.network_rules import TROUBLES, WORDINGS, NetworkRule, NetworkTrouble
+from assayd.findings.network_rules import RULE_TEXTS, TROUBLE_TEXTS, NetworkRule, NetworkTrouble
 from assayd.model.hosts import fold_host, is_address
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 from assayd.model.run import AccessProtocol
@@ -57,7 +57,7 @@ _NOT_PUBLIC_4 = tuple(
         "240.0.0.0/4",  # reserved, broadcast
     )
 )
-_HANDED_OUT_6 = IPv6Network("2000::/3")
+_GLOBAL_UNICAST_6 = IPv6Network("2000::/3")
 _NOT_PUBLIC_6 = tuple(
     IPv6Network(block)
     for block in (
@@ -77,7 +77,7 @@ def is_public(text: str) -> bool:
         return False
     if address.version == 4:
         return not any(address in block for block in _NOT_PUBLIC_4)
-    return address in _HANDED_OUT_6 and not any(address in block for block in _NOT_PUBLIC_6)
+    return address in _GLOBAL_UNICAST_6 and not any(address in block for block in _NOT_PUBLIC_6)
 
 
 HTTP_PORT = 80
@@ -86,7 +86,7 @@ _URL = re.compile(r"http://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[
 _PORT = re.compile(r"[0-9]{0,5}")
 _SHOWN = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-fxX:.\[\]]{1,64}")
 """The part of an invalid host that can be shown: it contains no user name, password or header."""
-_NOT_IN_A_HOST = re.compile(r"[@\\%\s,;]")
+_INVALID_HOST_CHARS = re.compile(r"[@\\%\s,;]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class InvalidTarget:
     method: str = ""
 
 
-def read_target(method: str, text: str) -> Target | InvalidTarget:
+def parse_target(method: str, text: str) -> Target | InvalidTarget:
     """Parse the target of a request line.
 
     If it is invalid, return the rule that rejects it, as an InvalidTarget.
@@ -163,7 +163,7 @@ def _find_rejecting_rule(host: str, port: int | None) -> NetworkRule | None:
         return NetworkRule.USER_IN_URL
     if not host:
         return NetworkRule.HOST_MISSING
-    if port is None or not 0 < port < 2**16 or _NOT_IN_A_HOST.search(host):
+    if port is None or not 0 < port < 2**16 or _INVALID_HOST_CHARS.search(host):
         return NetworkRule.TARGET_INVALID
     return NetworkRule.ADDRESS_LITERAL if is_address(host.removesuffix(".").lower()) else None
 
@@ -208,7 +208,7 @@ class Decision:
     @property
     def hint(self) -> str:
         """Return the suggestion for fixing a denied access."""
-        return WORDINGS[self.rule].hint
+        return RULE_TEXTS[self.rule].hint
 
 
 def decide_access(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public) -> Decision:
@@ -226,7 +226,7 @@ def decide_access(policy: NetworkPolicy, ask: AccessRequest, public: Public = is
     )
     rule = next(iter(refusals), NetworkRule.LISTED)
     allowed = tuple(address for address in ask.addresses or () if public(address))
-    return Decision(rule=rule, reason=WORDINGS[rule].reason, addresses=allowed)
+    return Decision(rule=rule, reason=RULE_TEXTS[rule].reason, addresses=allowed)
 
 
 def _iter_target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[NetworkRule]:
@@ -321,13 +321,13 @@ def refused(decision: Decision) -> AccessNotServedError:
 
 def build_rule_violation_error(rule: NetworkRule, detail: str = "") -> AccessNotServedError:
     """Return the exception for a rule outside the allowlist. `detail` must be trusted text."""
-    reason = WORDINGS[rule].reason + (f" ({detail})" if detail else "")
-    return AccessNotServedError(rule, reason, WORDINGS[rule].hint)
+    reason = RULE_TEXTS[rule].reason + (f" ({detail})" if detail else "")
+    return AccessNotServedError(rule, reason, RULE_TEXTS[rule].hint)
 
 
 def failed(trouble: NetworkTrouble) -> AccessNotServedError:
     """Return the exception for an allowed access that failed."""
-    return AccessNotServedError(trouble, TROUBLES[trouble])
+    return AccessNotServedError(trouble, TROUBLE_TEXTS[trouble])
 
 
 def answer(end: AccessNotServedError, *, with_body: bool = True) -> bytes:

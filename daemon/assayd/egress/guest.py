@@ -31,7 +31,7 @@ from assayd.egress.decision import (
 )
 from assayd.egress.turns import Turn
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
-from assayd.guest.frames import MIN_COST
+from assayd.guest.frames import MIN_WINDOW_COST
 from assayd.ports.egress import EgressLimits, GuestStream
 
 MOST_EVENTS = 64
@@ -65,7 +65,7 @@ class HttpReader:
         """Add received bytes; empty bytes mean the end of the stream."""
         self._ended = self._ended or not data
         self._rest += data
-        self._paid += max(len(data), MIN_COST)
+        self._paid += max(len(data), MIN_WINDOW_COST)
 
     @property
     def cut_off(self) -> bool:
@@ -115,7 +115,7 @@ class HttpReader:
 
     def take_excess_cost(self) -> int:
         """Return the amount by which the cost of the events since the last call exceeds their bytes."""
-        price, self._read = self._read * MIN_COST, 0
+        price, self._read = self._read * MIN_WINDOW_COST, 0
         extra = max(price - self._paid, 0)
         self._paid = max(self._paid - price, 0)
         return extra

@@ -42,7 +42,7 @@ from assayd.egress.decision import (
     build_rule_violation_error,
     failed,
     is_public,
-    read_target,
+    parse_target,
 )
 from assayd.egress.guest import GuestConnection, HttpReader
 from assayd.egress.resolver import LookUp, Resolver, resolve_blocking
@@ -62,8 +62,8 @@ _HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-_NOT_UP = _HOP_BY_HOP | {b"host", b"expect"}
-_NOT_DOWN = _HOP_BY_HOP | {RULE_HEADER.lower()}
+_REQUEST_HEADERS_DROPPED = _HOP_BY_HOP | {b"host", b"expect"}
+_RESPONSE_HEADERS_DROPPED = _HOP_BY_HOP | {RULE_HEADER.lower()}
 
 
 async def serve_request(guest: GuestConnection, access: Access, request: h11.Request) -> bool:
@@ -159,7 +159,7 @@ def _select_guest_event(event: h11.Event) -> h11.Event | None:
     """
     match event:
         case h11.Response():
-            headers = _filter_headers(event.headers, _NOT_DOWN)
+            headers = _filter_headers(event.headers, _RESPONSE_HEADERS_DROPPED)
             return h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
         case h11.Data():
             return event
@@ -176,7 +176,7 @@ def _build_host_request(request: h11.Request, target: Target) -> h11.Request:
     place = target.host if target.port == HTTP_PORT else f"{target.host}:{target.port}"
     headers = [
         (b"Host", place.encode()),
-        *_filter_headers(request.headers, _NOT_UP),
+        *_filter_headers(request.headers, _REQUEST_HEADERS_DROPPED),
         (b"Connection", b"close"),
     ]
     return h11.Request(method=request.method, target=target.origin, headers=headers)
@@ -306,7 +306,7 @@ def _parse_server_name(message: bytes) -> str:
         if _SERVER_NAME not in extensions:
             raise ClientHelloError(NetworkRule.SNI_MISSING)
         return _parse_only_name(extensions[_SERVER_NAME])
-    except _TruncatedFieldError:
+    except _MalformedFieldError:
         raise ClientHelloError(NetworkRule.HELLO_MALFORMED) from None
 
 
@@ -321,12 +321,12 @@ def _parse_extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
         hello.read_vector(length)
     extensions = _FieldReader(hello.read_vector(2) if hello.left else b"")
     if hello.left:
-        raise _TruncatedFieldError
+        raise _MalformedFieldError
     seen = set()
     while extensions.left:
         kind = extensions.number(2)
         if kind in seen:
-            raise _TruncatedFieldError
+            raise _MalformedFieldError
         seen.add(kind)
         yield kind, extensions.read_vector(2)
 
@@ -336,14 +336,14 @@ def _parse_only_name(extension: bytes) -> str:
     names = _FieldReader(outer.read_vector(2))
     kind, name = names.number(1), names.read_vector(2)
     if kind != _HOST_NAME or not name or names.left or outer.left:
-        raise _TruncatedFieldError
+        raise _MalformedFieldError
     try:
         return name.decode("ascii")
     except UnicodeDecodeError:
-        raise _TruncatedFieldError from None
+        raise _MalformedFieldError from None
 
 
-class _TruncatedFieldError(Exception):
+class _MalformedFieldError(Exception):
     """An exception raised when a field is truncated or has extra bytes."""
 
 
@@ -362,7 +362,7 @@ class _FieldReader:
     def read_bytes(self, count: int) -> bytes:
         """Consume and return `count` bytes. Raises: _TruncatedFieldError, if fewer remain."""
         if count > self.left:
-            raise _TruncatedFieldError
+            raise _MalformedFieldError
         self._at += count
         return self._content[self._at - count : self._at]
 
@@ -508,7 +508,7 @@ class RelaySession:
         request = await self._read_request(guest, unit)
         if request is None:
             return False
-        target = read_target(request.method.decode("ascii"), request.target.decode("ascii"))
+        target = parse_target(request.method.decode("ascii"), request.target.decode("ascii"))
         with record_access(self._way, unit, target) as asked:
             if target.via is AccessProtocol.TLS:
                 await serve_tunnel(guest, asked)

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import structlog
 
-from assayd.aio import backoff_delay_s, pause, task_group
+from assayd.aio import compute_backoff_delay_s, pause, task_group
 from assayd.analysis.analyst import CheckedSubmission
 from assayd.analysis.processes import WorkerParents, WorkerProcess
 from assayd.attempts.execution import WAITING_S, AttemptAbandonedError, FinishedAttempt, Job
@@ -37,15 +37,15 @@ from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
-RULES_REMEMBERED = 64
+MAX_RULES_KEPT = 64
 """The maximum number of pairs of policies and limits that an executor keeps."""
 MAX_LOSSES = 5
 """The number of executors that can end during an attempt before it gets the verdict `error`, since the
 attempt may be the reason.
 """
-ENDS_WITHIN_S = 5.0
+EXIT_TIMEOUT_S = 5.0
 """The seconds that an executor has to end after its connection has been closed."""
-LOOK_S, SILENT_LOOKS = 15.0, 4
+LOOK_S, MAX_SILENT_CHECKS = 15.0, 4
 """The seconds between two checks of an executor, and the number of checks without a new message after which
 it counts as hanging.
 """
@@ -64,7 +64,7 @@ class DaemonParts:
     """The parts of the daemon that its executors need.
 
     `jobs`, `require_image` and `attachments` answer their questions. An attempt in an executor holds one of
-    the `slots`. `refuse_further_run` raises AssaydError if an attempt can't have another run. `sweep` removes
+    the `slots`. `require_run_left` raises AssaydError if an attempt can't have another run. `sweep` removes
     all containers of the executor with a number, which has ended; it can raise EngineError. `images` returns
     the images that profiles name, each with those profiles.
     """
@@ -73,7 +73,7 @@ class DaemonParts:
     require_image: RequireImage
     attachments: BundleAttachments
     slots: FairSemaphore
-    refuse_further_run: Callable[[Job], None]
+    require_run_left: Callable[[Job], None]
     sweep: Callable[[int], Awaitable[None]]
     images: Callable[[], Mapping[str, Sequence[str]]]
 
@@ -128,7 +128,7 @@ class Executor:
 
     def _on_lost(self) -> None:
         # It has ended, or is about to end.
-        asyncio.get_running_loop().call_later(ENDS_WITHIN_S, self.kill)
+        asyncio.get_running_loop().call_later(EXIT_TIMEOUT_S, self.kill)
 
     def kill(self) -> None:
         """Kill the process, if it is still running."""
@@ -146,7 +146,7 @@ class Executor:
             while not (await asyncio.wait({ended}, timeout=LOOK_S))[0]:
                 hangs = self.status is not None and self.link.received == received
                 received, looks = self.link.received, looks + 1 if hangs else 0
-                if looks == SILENT_LOOKS:
+                if looks == MAX_SILENT_CHECKS:
                     log.error("executor.hangs", executor=self.number, attempts=len(self.assigned))
                     self.kill()
             return ended.result()
@@ -207,7 +207,7 @@ class Executor:
             return known
         number = self._rules[key] = self._next_rules
         self._next_rules += 1
-        forget = self._rules.pop(next(iter(self._rules))) if len(self._rules) > RULES_REMEMBERED else None
+        forget = self._rules.pop(next(iter(self._rules))) if len(self._rules) > MAX_RULES_KEPT else None
         self.link.send("rules", number, policy, limits, forget)
         return number
 
@@ -338,13 +338,13 @@ class ExecutorSet:
                 status = await executor.wait()
                 was_usable = await self._replace(executor, status, failures)
             failures = 0 if was_usable else failures + 1
-            self._notice_change()
+            self._update_problems()
             if failures:
-                await pause(backoff_delay_s(failures), unless=self._closing)
+                await pause(compute_backoff_delay_s(failures), unless=self._closing)
 
     async def _start(self, number: int) -> Executor:
         started = await self._parents.fork()
-        executor = Executor(number, started.process, self._parts, self._notice_change)
+        executor = Executor(number, started.process, self._parts, self._update_problems)
         await executor.link.open(started.stream)
         executor.link.send("images", self._parts.images())
         executor.link.send("start", self._start_message(number))
@@ -380,7 +380,7 @@ class ExecutorSet:
         await executor.end_assigned()
         return was_usable
 
-    def _notice_change(self) -> None:
+    def _update_problems(self) -> None:
         for executor in self._running.values():
             if executor.status is not None and executor.status.tried:
                 self._problems[executor.number] = executor.status.problem
@@ -442,7 +442,7 @@ class ExecutorSet:
         AssaydError ``attempt.interrupted``, ``executor.lost``.
         """
         for _ in range(MAX_LOSSES):
-            self._parts.refuse_further_run(job)
+            self._parts.require_run_left(job)
             if self._parts.slots.is_contended:
                 job.change_state(State.LEASING)
             finished = await self._run_in_turn(job, checked)
@@ -462,7 +462,7 @@ class ExecutorSet:
         async with AsyncExitStack() as held:
             async with job.deadline.scope():
                 await held.enter_async_context(self._parts.slots.hold(*job.attempt.flow, job.attempt.id))
-                executor = await self._pick()
+                executor = await self._pick_executor()
             waited_s = clock() - began
             try:
                 finished = await executor.run(job, checked)
@@ -472,7 +472,7 @@ class ExecutorSet:
                 job.timings_s["lease"] += waited_s
             return finished
 
-    async def _pick(self) -> Executor:
+    async def _pick_executor(self) -> Executor:
         """Return the least busy executor, preferably one that can run attempts at this time.
 
         If there is none, wait for one.

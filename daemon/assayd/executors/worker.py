@@ -46,11 +46,11 @@ from assayd.store.unsynced import serialize_files
 
 log = structlog.get_logger()
 
-EVENTS_S = 0.1
+EVENT_BATCH_S = 0.1
 """The seconds for which events are collected before they are sent to the daemon."""
 STATUS_S = 1.0
 """The seconds between two messages about the status."""
-NOT_READY_S = 0.05
+STARTUP_STATUS_S = 0.05
 """The seconds between two messages about the status until the executor is ready for the first time."""
 
 Problem = tuple[str, str, bool]
@@ -240,7 +240,7 @@ class ExecutorWorker:
                 sent = status
             else:
                 self._link.send("alive")
-            await asyncio.sleep(STATUS_S if status.tried else NOT_READY_S)
+            await asyncio.sleep(STATUS_S if status.tried else STARTUP_STATUS_S)
 
     async def _check_isolation(self) -> None:
         self._link.send("isolation", await self._parts.readiness.check_isolation())
@@ -266,7 +266,7 @@ class ExecutorWorker:
 
         def emit(kind: str, body: dict[str, object]) -> None:
             if not events:
-                loop.call_later(EVENTS_S, self._flush_events, attempt_id)
+                loop.call_later(EVENT_BATCH_S, self._flush_events, attempt_id)
             events.append((kind, body))
 
         self._active[attempt_id] = job = Job(

@@ -198,7 +198,7 @@ def _build_lines_expression(source: ast.expr, *, is_file: bool) -> str:
 
 
 _COUNTED = re.compile(r"… (\d{1,12}) in all[\])]$")
-_MOST_BACK = 60
+_MAX_LINES_TO_DEF = 60
 """Maximum number of lines between a recursive call and the `def` of its function."""
 _CLOCK = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?"
 _NAIVE = re.compile(_CLOCK)
@@ -253,7 +253,7 @@ def _suggest_recursion_fix(record: RaisedException, text: str) -> str | None:
     """
     if record.line is None:
         return None
-    lines = text.split("\n", record.line)[max(record.line - _MOST_BACK, 0) : record.line - 1]
+    lines = text.split("\n", record.line)[max(record.line - _MAX_LINES_TO_DEF, 0) : record.line - 1]
     returns: list[str] = []
     for line in reversed(lines):
         if (found := _DEF.match(line)) is not None:
@@ -401,7 +401,7 @@ _BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
 _MISSING = re.compile(r"has no attribute '([^']{1,80})'$|^cannot import name '([^']{1,80})'")
 
 
-_NONE_COMES_FROM = (
+_NONE_HINT = (
     "re.match() and re.search() return None if nothing matches; so does a function with no return "
     "statement. "
     "Fix the pattern, or check for None first."
@@ -411,13 +411,13 @@ _MAX_LINES = 5000
 _LINE_CHARS = 300
 """Maximum characters of a line that are read."""
 _STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
-_READS_OUTSIDE = re.compile(
+_EXTERNAL_PROGRAM = re.compile(
     r"'(?:git|hg|svn|gh|docker|podman|kubectl|aws|gcloud|az|psql|mysql|curl|wget|ssh)'$"
 )
 """Programs whose output depends on something outside of the container."""
 _SUPPLY_OUTPUT = "Remove the call, and pass its output as an input."
 _DO_IN_PYTHON = "Do it with Python's standard library."
-_FIRST_PYDANTIC: Mapping[str, str] = {
+_PYDANTIC_V1_NAMES: Mapping[str, str] = {
     "ConfigDict": "an inner class Config",
     "RootModel": "a field __root__",
     "TypeAdapter": "parse_obj_as()",
@@ -477,7 +477,7 @@ def _suggest_fix_by_line(record: RaisedException, error_type: str, text: str) ->
     line = get_line(text, record.line) or ""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line):
         told = "The image doesn't have this program."
-        return f"{told} {_SUPPLY_OUTPUT if _READS_OUTSIDE.search(record.message) else _DO_IN_PYTHON}"
+        return f"{told} {_SUPPLY_OUTPUT if _EXTERNAL_PROGRAM.search(record.message) else _DO_IN_PYTHON}"
     if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
         return "The path has backslashes. Split it with pathlib.PureWindowsPath."
     if error_type == "ValidationError" and (alike := _suggest_similar_field(record)) is not None:
@@ -503,9 +503,9 @@ def _explain_none_value(record: RaisedException, text: str) -> str:
         if given:
             number, line = given[-1]
             pattern = _PATTERN_USED.search(line)
-            cause = _NONE_COMES_FROM if pattern is None else _explain_no_match(pattern[1], lines, name)
+            cause = _NONE_HINT if pattern is None else _explain_no_match(pattern[1], lines, name)
             return f"{name} was assigned in line {number} ({_quote_line(line)}). {cause}"
-    return _NONE_COMES_FROM
+    return _NONE_HINT
 
 
 def _explain_no_match(pattern: str, lines: Sequence[str], name: str) -> str:
@@ -522,7 +522,7 @@ def _quote_line(line: str) -> str:
 
 def _suggest_pydantic_v2_fix(record: RaisedException) -> str | None:
     found = _MISSING.search(record.message)
-    return None if found is None else _FIRST_PYDANTIC.get(found[1] or found[2] or "")
+    return None if found is None else _PYDANTIC_V1_NAMES.get(found[1] or found[2] or "")
 
 
 def _suggest_similar_field(record: RaisedException) -> str | None:

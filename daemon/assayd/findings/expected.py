@@ -96,7 +96,7 @@ def find_difference(
         return _find_field_difference(expected, received, compare, place)
     if isinstance(expected, list):
         return _find_element_difference(expected, received, compare, place)
-    same = _is_equal_leaf(expected, received, compare)
+    same = _are_equal_scalars(expected, received, compare)
     return (
         None
         if same
@@ -158,12 +158,12 @@ def merge_findings(tries: Sequence[JudgedUnit]) -> tuple[Finding, ...]:
 
 
 _VALUES = 'Cases compare values: 10 equals 10.0, but neither "10" nor true; more fields may exist.'
-VALUES_COMPARED: Mapping[str, str] = {
+VALUE_COMPARISON_RULES: Mapping[str, str] = {
     Compare.EXACT: _VALUES,
     Compare.TOKENS: f"{_VALUES} `tokens`: strings word by word, whatever the white space.",
     Compare.FLOAT: f"{_VALUES} `float`: numbers within one millionth, strings word by word.",
 }
-TEXTS_COMPARED: Mapping[str, str] = {
+OUTPUT_COMPARISON_RULES: Mapping[str, str] = {
     Compare.EXACT: "Cases compare the output to the last character.",
     Compare.TOKENS: "`tokens`: the output is compared word by word, whatever the white space.",
     Compare.FLOAT: "`float`: the output is compared word by word, numbers within one millionth.",
@@ -244,7 +244,7 @@ def _find_element_difference(
     return None
 
 
-def _is_equal_leaf(expected: object, received: object, compare: Compare) -> bool:
+def _are_equal_scalars(expected: object, received: object, compare: Compare) -> bool:
     if isinstance(expected, str) and isinstance(received, str):
         return _is_same_text(expected, received, compare)
     if _is_number(expected) and _is_number(received):

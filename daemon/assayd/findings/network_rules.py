@@ -118,7 +118,7 @@ _ONE_NAME = "Connect to the intended host; a connection is for one host."
 _PLAIN_CLIENT = "Use an ordinary HTTP client with its usual settings."
 _LESS = "Transfer less, or ask an operator to raise the limits in [egress]."
 
-WORDINGS: Mapping[NetworkRule, RuleText] = {
+RULE_TEXTS: Mapping[NetworkRule, RuleText] = {
     NetworkRule.LISTED: RuleText(reason="the profile lists it", hint=""),
     NetworkRule.BLOCKED: RuleText(
         reason="the profile blocks the network",
@@ -192,7 +192,7 @@ WORDINGS: Mapping[NetworkRule, RuleText] = {
     NetworkRule.TOO_MANY_BYTES: RuleText(reason="the attempt has reached its limit of bytes", hint=_LESS),
 }
 
-TROUBLES: Mapping[NetworkTrouble, str] = {
+TROUBLE_TEXTS: Mapping[NetworkTrouble, str] = {
     NetworkTrouble.NOT_RESOLVED: "the name has no address",
     NetworkTrouble.UNREACHABLE: "the host refused the connection, or can't be reached",
     NetworkTrouble.TIMED_OUT: "the host didn't answer in time",
@@ -224,9 +224,9 @@ _PLACES = tuple(
         r"https?://(?P<host>[^\s/:'\"\\]{1,253})(?::(?P<port>\d{1,5}))?",
     )
 )
-_REACHES = "The code accesses the network"
+_HINT_PREFIX = "The code accesses the network"
 _HINT = (
-    f"{WORDINGS[NetworkRule.BLOCKED].hint} It then reaches listed hosts, "
+    f"{RULE_TEXTS[NetworkRule.BLOCKED].hint} It then reaches listed hosts, "
     "with a client that reads HTTP_PROXY and HTTPS_PROXY."
 )
 
@@ -251,7 +251,7 @@ def suggest_network_fix(error_type: str, message: str, text: str = "") -> str | 
     if error_type.rpartition(".")[2] not in _TYPES:
         return None
     place = _parse_address(message)
-    reaches = f"{_REACHES}{f' ({place})' if place else ''}."
+    reaches = f"{_HINT_PREFIX}{f' ({place})' if place else ''}."
     client = next((name for name in _IN_TESTS if name in text), None)
     if client is not None and "def test_" in text:
         return f"{reaches} In a test, fake the client's answers: {_IN_TESTS[client]}."
@@ -260,7 +260,7 @@ def suggest_network_fix(error_type: str, message: str, text: str = "") -> str | 
 
 def is_network_hint(suggestion: str | None) -> bool:
     """Return whether `suggest_network_fix` produced this suggestion."""
-    return suggestion is not None and suggestion.startswith(_REACHES)
+    return suggestion is not None and suggestion.startswith(_HINT_PREFIX)
 
 
 def _parse_address(message: str) -> str | None:
@@ -271,8 +271,8 @@ def _parse_address(message: str) -> str | None:
     return None
 
 
-_LATE = frozenset({"sandbox.timeout", "tests.hung"})
-_WAITED = frozenset({NetworkTrouble.IDLE, NetworkTrouble.TIMED_OUT, NetworkTrouble.RELAY_FULL})
+_TIMEOUT_RULES = frozenset({"sandbox.timeout", "tests.hung"})
+_WAITING_TROUBLES = frozenset({NetworkTrouble.IDLE, NetworkTrouble.TIMED_OUT, NetworkTrouble.RELAY_FULL})
 _UNFINISHED = "hadn't completed its answer when the time was up"
 _USE_PROXY = (
     "Under this profile, request only listed hosts, with a client that reads HTTP_PROXY and "
@@ -286,12 +286,12 @@ def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
 
     If there was no such access, a network exception's suggestion tells how to use the proxy.
     """
-    waited = _last_or_none(
-        event for event in _iter_overdue_accesses(result) if not event.finished or event.trouble in _WAITED
+    waited = _get_last(
+        event
+        for event in _iter_overdue_accesses(result)
+        if not event.finished or event.trouble in _WAITING_TROUBLES
     )
-    failed = _last_or_none(
-        event for unit in result.units for event in unit.network if event.trouble is not None
-    )
+    failed = _get_last(event for unit in result.units for event in unit.network if event.trouble is not None)
     stages = {
         stage: tuple(_reword_finding(finding, waited, failed) for finding in findings)
         for stage, findings in judgement.stage_findings.items()
@@ -300,7 +300,7 @@ def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
 
 
 def _reword_finding(finding: Finding, waited: NetworkEvent | None, failed: NetworkEvent | None) -> Finding:
-    if finding.rule in _LATE and waited is not None:
+    if finding.rule in _TIMEOUT_RULES and waited is not None:
         return replace(finding, suggestion=f"{_describe_access(waited)}. {_SET_TIMEOUT}")
     if is_network_hint(finding.suggestion):
         return replace(
@@ -321,9 +321,9 @@ def _describe_access(event: NetworkEvent) -> str:
     return (
         f"{place} {_UNFINISHED}"
         if event.trouble is None
-        else f"{place}: {TROUBLES[NetworkTrouble(event.trouble)]}"
+        else f"{place}: {TROUBLE_TEXTS[NetworkTrouble(event.trouble)]}"
     )
 
 
-def _last_or_none(events: Iterable[NetworkEvent]) -> NetworkEvent | None:
+def _get_last(events: Iterable[NetworkEvent]) -> NetworkEvent | None:
     return next(iter([*events][-1:]), None)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from assayd.did_you_mean import find_close_names
-from assayd.findings.runs import RAISED_RULE, exception_finding
+from assayd.findings.runs import RAISED_RULE, build_exception_finding
 from assayd.guest.near import MOST_CHARS, compute_edit_distance, max_edit_distance
 from assayd.guest_results import RaisedException
 from assayd.model.finding import Finding, Rule
@@ -180,7 +180,7 @@ def build_failure_finding(record: RaisedException, around: ExceptionContext) -> 
     if record.file is not None and record.file in around.files:
         own = replace(around, text=around.files[record.file], files={})
         return replace(build_failure_finding(record, own), file=record.file)
-    plain = exception_finding(record, around.text)
+    plain = build_exception_finding(record, around.text)
     for error_type, pattern, explain in _EXPLANATIONS:
         found = pattern.fullmatch(record.message) if record.error_type == error_type else None
         if found is not None:
@@ -206,7 +206,7 @@ def _harness_finding(record: RaisedException) -> Finding:
 
     The finding has no line numbers, because the author can't see the harness.
     """
-    plain = exception_finding(record, "")
+    plain = build_exception_finding(record, "")
     return replace(
         plain,
         line=None,

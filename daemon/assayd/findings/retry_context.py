@@ -159,7 +159,7 @@ def build_repair_context(  # noqa: PLR0913  (each says another thing of the requ
 
 
 _UNREADABLE = re.compile(r"(?:syntax|answer)\.|shell\.syntax$")
-_LOCAL = re.compile(
+_SELF_CONTAINED_RULES = re.compile(
     r"(?:signature|manifest|entry_point|paths?|shell|sql|forbidden|required|structure)\.|"
     r"step\.(?!command_not_found)|annotations\.(?!not_imported)|inputs\.(?!requires)|"
     r"contract\.(?!import)|(?:sandbox\.raised|tests\.failed)$"
@@ -180,7 +180,7 @@ def depends_on_allowances(report: Report, runtime_stages: Sequence[str]) -> bool
     """
     rules = [str(finding.get("rule")) for finding in list_errors(report)]
     return _estimate_retry_benefit(report, runtime_stages) is RetryBenefit.MEDIUM or not all(
-        map(_LOCAL.match, rules)
+        map(_SELF_CONTAINED_RULES.match, rules)
     )
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix
-from assayd.findings.network_rules import WORDINGS, NetworkRule, suggest_network_fix
+from assayd.findings.network_rules import RULE_TEXTS, NetworkRule, suggest_network_fix
 from assayd.findings.source_text import get_snippet
 from assayd.guest_results import CompileFailure, RaisedException
 from assayd.model.finding import Finding, Layer, Rule, Severity
@@ -94,11 +94,11 @@ NOT_COMPILED_RULE = Rule(
 NO_FUNCTION_RULE = Rule(id="sandbox.no_function", title="The file doesn't define the function")
 
 _EVENT_CATEGORIES = {"import": "import_violation", "network": "network_violation"}
-LEAVING = "os._exit"
+EXIT_EVENT = "os._exit"
 """The audit event of a call that would end the process at once."""
 
 
-def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
+def build_cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
     """Return the finding for a cause other than `completed`. `what` is the subject of the sentence."""
     words, hint = _CAUSES[cause]
     return Finding(
@@ -110,20 +110,20 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
     )
 
 
-def unfinished_findings(result: RunResult, what: str) -> tuple[Finding, ...]:
+def build_unfinished_findings(result: RunResult, what: str) -> tuple[Finding, ...]:
     """Return the finding for a completed run in which a unit returned no result.
 
     Return an empty tuple if the run didn't complete, because its cause has a separate finding.
     """
     if not result.outcome.completed:
         return ()  # This end has its own wording.
-    return (cause_finding(Cause.PROTOCOL_VIOLATION, what, "a part of it was never run"),)
+    return (build_cause_finding(Cause.PROTOCOL_VIOLATION, what, "a part of it was never run"),)
 
 
 def describe_limit(unit: UnitResult) -> str:
     """Return the memory, disk or process limit that a unit reached, or the signal that ended it.
 
-    Return an empty string if there is neither. For time limits, see `timeout_finding`.
+    Return an empty string if there is neither. For time limits, see `build_timeout_finding`.
     """
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
@@ -134,7 +134,7 @@ def describe_limit(unit: UnitResult) -> str:
     return str(evidence.get("signal", ""))
 
 
-def exception_finding(record: RaisedException, text: str) -> Finding:
+def build_exception_finding(record: RaisedException, text: str) -> Finding:
     """Return the finding for an exception, with the submitted line that raised it."""
     message = f"{record.error_type}: {record.message}".removesuffix(": ")
     return Finding(
@@ -152,7 +152,7 @@ def exception_finding(record: RaisedException, text: str) -> Finding:
     )
 
 
-def compile_error_finding(record: CompileFailure, text: str) -> Finding:
+def build_compile_error_finding(record: CompileFailure, text: str) -> Finding:
     """Return the finding for source that is rejected only by the container's Python."""
     return Finding(
         rule=NOT_COMPILED_RULE.id,
@@ -166,7 +166,7 @@ def compile_error_finding(record: CompileFailure, text: str) -> Finding:
     )
 
 
-def missing_function_finding(function: str) -> Finding:
+def build_missing_function_finding(function: str) -> Finding:
     """Return the finding for source that ran without defining the function."""
     return Finding(
         rule=NO_FUNCTION_RULE.id,
@@ -275,7 +275,7 @@ def _describe_event(event: PolicyEvent) -> str:
 def _get_event_hint(event: PolicyEvent) -> str | None:
     """Return the fix for a policy event, or None if the event was only observed."""
     if event.rule is not None:
-        return WORDINGS[NetworkRule(event.rule)].hint
+        return RULE_TEXTS[NetworkRule(event.rule)].hint
     return "Remove this operation: the policy doesn't allow it." if event.enforced else None
 
 
@@ -290,8 +290,8 @@ _AFTER_LOOP = {
 }
 """What to do if the loops end, by the suggestion for a source without loops."""
 _SHARE = 0.2
-_MOST_OF_IT = 0.5
-_NOTICEABLE = 0.02
+_MAIN_SHARE = 0.5
+_MIN_CPU_SHARE = 0.02
 """The share of computing from which a unit that waited for a processor may be in an endless loop."""
 _LOOP = re.compile(r"\s*while\b")
 _MAX_LOOPS = 3
@@ -312,10 +312,10 @@ class TimeShare:
     hint: str
 
 
-def timeout_finding(unit: UnitResult, what: str) -> Finding:
+def build_timeout_finding(unit: UnitResult, what: str) -> Finding:
     """Return the finding for a unit that reached its time limit. `what` is the subject of the sentence."""
     return replace(
-        cause_finding(Cause.TIMEOUT, what),
+        build_cause_finding(Cause.TIMEOUT, what),
         message=shorten_text(f"{what} ran out of time ({_format_limit(unit)}){describe_time_use(unit)}."),
         suggestion=suggest_timeout_fix(unit),
     )
@@ -350,11 +350,11 @@ def _iter_time_shares(unit: UnitResult) -> Iterator[TimeShare]:
     whole_s = sum(part.seconds for part in parts)
     limit_s = unit.outcome.evidence.get("limit_s")
     own_s = usage.cpu_s + usage.waited_s
-    if isinstance(limit_s, float | int) and own_s > limit_s * _MOST_OF_IT:
+    if isinstance(limit_s, float | int) and own_s > limit_s * _MAIN_SHARE:
         parts, whole_s = parts[:2], own_s  # It would also have reached its limit on an idle machine.
     # Waiting for a processor doesn't count against the limit; it is the reason only if it took most of it.
-    if parts[-1].hint is STARVED and parts[-1].seconds > whole_s * _MOST_OF_IT:
-        if usage.cpu_s > whole_s * _NOTICEABLE:
+    if parts[-1].hint is STARVED and parts[-1].seconds > whole_s * _MAIN_SHARE:
+        if usage.cpu_s > whole_s * _MIN_CPU_SHARE:
             yield TimeShare(seconds=usage.cpu_s, words="computed for {}", hint=SLOWED)
         yield parts[-1]
         parts = parts[1:2]

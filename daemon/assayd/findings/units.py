@@ -31,15 +31,15 @@ from dataclasses import dataclass, replace
 from assayd.findings.python_failures import ExceptionContext, build_failure_finding, is_harness_error
 from assayd.findings.runs import (
     RAISED_RULE,
-    cause_finding,
-    compile_error_finding,
+    build_cause_finding,
+    build_compile_error_finding,
+    build_exception_finding,
+    build_missing_function_finding,
+    build_timeout_finding,
     describe_limit,
-    exception_finding,
     iter_event_findings,
-    missing_function_finding,
     point_to_endless_loops,
     quote_stderr_end,
-    timeout_finding,
 )
 from assayd.findings.source_text import SplitText
 from assayd.guest_results import (
@@ -84,7 +84,7 @@ def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) 
     try:
         record = _parse_record(unit)
     except GuestJsonError as problem:
-        finding = cause_finding(Cause.PROTOCOL_VIOLATION, "The code", str(problem))
+        finding = build_cause_finding(Cause.PROTOCOL_VIOLATION, "The code", str(problem))
         return JudgedUnit(
             case=build_case(unit, CaseStatus.ERROR, finding.message), findings=(*events, finding)
         )
@@ -125,17 +125,17 @@ def _parse_record(unit: UnitResult) -> Record | None:
 def _failure_finding(unit: UnitResult, record: Record | None, text: str, function: str) -> Finding:
     match record:
         case RaisedException():
-            return exception_finding(record, text)
+            return build_exception_finding(record, text)
         case CompileFailure():
-            return compile_error_finding(record, text)
+            return build_compile_error_finding(record, text)
         case MissingFunction():
-            return missing_function_finding(function)
+            return build_missing_function_finding(function)
         case _ if unit.outcome.completed:
-            return cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not the record of a call")
+            return build_cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not the record of a call")
         case _ if unit.outcome.cause is Cause.TIMEOUT:
-            return point_to_endless_loops(timeout_finding(unit, "The code"), text)
+            return point_to_endless_loops(build_timeout_finding(unit, "The code"), text)
         case _:
-            return cause_finding(unit.outcome.cause, "The code", describe_limit(unit))
+            return build_cause_finding(unit.outcome.cause, "The code", describe_limit(unit))
 
 
 def _build_failed_case(unit: UnitResult, record: Record | None, message: str) -> Case:
@@ -152,12 +152,12 @@ def _build_failed_case(unit: UnitResult, record: Record | None, message: str) ->
     )
 
 
-_MAX_RAISED = 100
+_MAX_EXCEPTION_FINDINGS = 100
 """Maximum distinct exceptions of an attempt with their own finding; the others share one."""
 _MORE_RAISED = Finding(
     rule=RAISED_RULE.id,
     category="runtime",
-    message=f"The code raised more than {_MAX_RAISED} different exceptions.",
+    message=f"The code raised more than {_MAX_EXCEPTION_FINDINGS} different exceptions.",
     layer=Layer.RUNTIME,
     suggestion="The cases have the other exceptions. Fix the ones above first.",
 )
@@ -186,7 +186,7 @@ class RepeatedCallJudge:
         whole = judge_call("", unit, text=self._text, function=self._function)
         message, status, findings = whole.case.message, whole.case.status, whole.findings
         if status is CaseStatus.PASSED:  # the record of a single call
-            finding = cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not one result per path")
+            finding = build_cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not one result per path")
             message, status, findings = finding.message, CaseStatus.ERROR, (finding,)
         for name in names:
             case = Case(
@@ -212,8 +212,8 @@ class RepeatedCallJudge:
             line=result.line,
         )
         key = (result.error_type, result.line)
-        if key not in self._raised and len(self._raised) < _MAX_RAISED:
-            self._raised[key] = exception_finding(result, self._text)
+        if key not in self._raised and len(self._raised) < _MAX_EXCEPTION_FINDINGS:
+            self._raised[key] = build_exception_finding(result, self._text)
         return JudgedUnit(case=case, findings=(self._raised.get(key, _MORE_RAISED),))
 
 
@@ -286,20 +286,20 @@ def _exec_finding(unit: UnitResult, program: str) -> Finding:
     if cause is Cause.EXITED_NONZERO:
         if unit.results:
             return _not_executed_finding(unit.results[0], program)
-        found = cause_finding(cause, "The program", f"exit code {get_own_exit_code(unit)}")
+        found = build_cause_finding(cause, "The program", f"exit code {get_own_exit_code(unit)}")
         return replace(found, context=quote_stderr_end(unit.stderr.text()))
     if cause is Cause.TIMEOUT:
-        return timeout_finding(unit, "The program")
-    return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
+        return build_timeout_finding(unit, "The program")
+    return build_cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
 
 
 def _not_executed_finding(body: bytes, program: str) -> Finding:
     try:
         record = read_record(body)
     except GuestJsonError as problem:
-        return cause_finding(Cause.PROTOCOL_VIOLATION, "The program", str(problem))
+        return build_cause_finding(Cause.PROTOCOL_VIOLATION, "The program", str(problem))
     if not isinstance(record, ExecFailure):
-        return cause_finding(Cause.PROTOCOL_VIOLATION, "The program", "not a program's record")
+        return build_cause_finding(Cause.PROTOCOL_VIOLATION, "The program", "not a program's record")
     why, remedy = _REASONS.get(record.error, (f"wasn't started ({record.message})", "Start another program."))
     return Finding(
         rule=NOT_EXECUTED_RULE.id,
@@ -364,14 +364,14 @@ def _python_failure_finding(
         case RaisedException():
             return build_failure_finding(record, around)
         case CompileFailure():
-            return compile_error_finding(record, around.text)
+            return build_compile_error_finding(record, around.text)
         case _ if cause is Cause.EXITED_NONZERO:
-            found = cause_finding(cause, what, f"exit code {get_own_exit_code(unit)}")
+            found = build_cause_finding(cause, what, f"exit code {get_own_exit_code(unit)}")
             return replace(found, suggestion=_suggest_exit_status_fix(unit, around.text))
         case _ if cause is Cause.TIMEOUT:
-            return point_to_endless_loops(timeout_finding(unit, what), around.text)
+            return point_to_endless_loops(build_timeout_finding(unit, what), around.text)
         case _:
-            return cause_finding(cause, what, describe_limit(unit))
+            return build_cause_finding(cause, what, describe_limit(unit))
 
 
 def _suggest_exit_status_fix(unit: UnitResult, text: str) -> str:

@@ -40,18 +40,18 @@ _UNSAFE = frozenset(
 )
 _SHOWN = ("__module__", "__name__", "__qualname__", "__doc__")
 _HIDDEN = frozenset({"__loader__", "__spec__", "_", "copyright", "credits", "license"})
-_LEFT_OUT = {"safe": _HIDDEN | _UNSAFE, "full": _HIDDEN}
+_EXCLUDED_NAMES = {"safe": _HIDDEN | _UNSAFE, "full": _HIDDEN}
 
 _collected: dict[str, dict[str, object]] = {}
 
 
 def collect_builtins() -> None:
     """Collect the built-in names in advance, because this writes to each name's memory page."""
-    _collected.update((kind, _collect_names(kind)) for kind in _LEFT_OUT)
+    _collected.update((kind, _collect_names(kind)) for kind in _EXCLUDED_NAMES)
 
 
 def _collect_names(kind: str) -> dict[str, object]:
-    return {name: value for name, value in vars(builtins).items() if name not in _LEFT_OUT[kind]}
+    return {name: value for name, value in vars(builtins).items() if name not in _EXCLUDED_NAMES[kind]}
 
 
 def build_guest_builtins(
@@ -66,7 +66,7 @@ def build_guest_builtins(
 
     Raises: ValueError, if `kind` has another value.
     """
-    if kind not in _LEFT_OUT:
+    if kind not in _EXCLUDED_NAMES:
         raise ValueError(f"builtins must be 'safe' or 'full', not {kind!r}")
     names = _collected.pop(kind, None) or _collect_names(kind)
     names["__import__"] = hide_closure(guarded_import)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 """Version of the protocol. The daemon sends its version first; if the versions differ, the runner exits."""
 
-MAX_HEADER = 64 * 1024
-MAX_BODY = 1024 * 1024
+MAX_HEADER_BYTES = 64 * 1024
+MAX_BODY_BYTES = 1024 * 1024
 _LENGTHS_BYTES = 8
 
 WINDOW = 128 * 1024
 """Bytes that each end of a relayed stream can send before its peer grants further credit."""
-MIN_COST = 1024
+MIN_WINDOW_COST = 1024
 """Bytes of the window that a small piece of a relayed stream uses, because each piece needs a frame."""
 
 Header = dict[str, object]
@@ -37,17 +37,17 @@ def encode_frame(header: Header, body: bytes = b"") -> bytes:
     Raises: FrameError, if the header or the body exceeds its cap.
     """
     head = substitutes.serialize_json(header)
-    if len(head) > MAX_HEADER or len(body) > MAX_BODY:
+    if len(head) > MAX_HEADER_BYTES or len(body) > MAX_BODY_BYTES:
         raise FrameError(f"frame too large to send: header {len(head)}, body {len(body)} bytes")
     return b"".join((len(head).to_bytes(4, "big"), len(body).to_bytes(4, "big"), head, body))
 
 
 def compute_window_cost(piece: bytes) -> int:
     """Return the number of bytes of the window that a piece of a relayed stream uses."""
-    return max(len(piece), MIN_COST)
+    return max(len(piece), MIN_WINDOW_COST)
 
 
-def split_into_bodies(content: bytes, size: int = MAX_BODY) -> Iterator[bytes]:
+def split_into_bodies(content: bytes, size: int = MAX_BODY_BYTES) -> Iterator[bytes]:
     """Split content into frame bodies. For empty content, return a single empty body."""
     for start in range(0, max(len(content), 1), size):
         yield content[start : start + size]
@@ -91,7 +91,7 @@ class FrameDecoder:
         if len(buffer) < _LENGTHS_BYTES:
             return None
         head_size, body_size = int.from_bytes(buffer[:4], "big"), int.from_bytes(buffer[4:8], "big")
-        if head_size > MAX_HEADER or body_size > MAX_BODY:
+        if head_size > MAX_HEADER_BYTES or body_size > MAX_BODY_BYTES:
             raise FrameError(f"frame over the cap: header {head_size}, body {body_size} bytes")
         end = _LENGTHS_BYTES + head_size + body_size
         if len(buffer) < end:

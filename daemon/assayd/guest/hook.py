@@ -134,7 +134,7 @@ _NATIVE = frozenset(
     }
 )  # fmt: skip
 _FILES = frozenset({"open", "sqlite3.connect"})
-_NEVER_ANEW = "posix"
+_EXIT_MODULE = "posix"
 """The module that contains ``_exit``. It is loaded before any guest code, and can't be loaded again."""
 _NAME_LOOKUPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"})
 _ADDRESSED = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
@@ -183,12 +183,12 @@ class AuditHook:
         self._rules = rules
         self._places = places
         self._reporter = reporter
-        self._judges = self._judges_by_event()
+        self._judges = self._map_judges()
 
     def __call__(self, event: str, arguments: Arguments) -> None:
         """Check one audit event against the policy. Raises: PermissionError, if the operation is refused."""
         judge = self._judges.get(event)
-        if event == "import" and arguments[0] != _NEVER_ANEW:
+        if event == "import" and arguments[0] != _EXIT_MODULE:
             return
         thread, looking = get_ident(), self._places.looking
         if judge is None or thread in looking:
@@ -210,7 +210,7 @@ class AuditHook:
         if refused:
             raise PermissionError(f"{act.kind} ({act.detail}) is not allowed by the policy")
 
-    def _judges_by_event(self) -> Mapping[str, Judge]:
+    def _map_judges(self) -> Mapping[str, Judge]:
         judges: dict[str, Judge] = {}
         for events, judge in (
             (_CODE | _INTROSPECTION, self._judge_code),
@@ -243,7 +243,7 @@ class AuditHook:
 
     def _judge_reload(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         """Refuse a second load of a module, which would restore names that were removed from the first."""
-        return JudgedEvent(event, _NEVER_ANEW, False)
+        return JudgedEvent(event, _EXIT_MODULE, False)
 
     def _judge_fork(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         return JudgedEvent(event, event, self._rules.allow_fork)

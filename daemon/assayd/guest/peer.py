@@ -44,7 +44,7 @@ MODULE = "solution"
 CODE, CONTEXT = "solution.py", "context.py"
 _MAX_NAMES = 500
 _MAX_BASES = 20
-NOT_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt)
+CONVERTED_EXCEPTIONS = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt)
 """Exceptions that would silently end a loop, a generator or the whole test run.
 
 The tests get a RuntimeError instead.
@@ -402,7 +402,7 @@ def _make_callback(peer: Peer, number: int, _: str, names: list[str]) -> Callabl
 def _describe_exception(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
     """Return the description of an exception as its nearest built-in type. The text is only for display."""
     kind = type(problem)
-    silent = issubclass(kind, NOT_RAISED) and not (
+    silent = issubclass(kind, CONVERTED_EXCEPTIONS) and not (
         kind is StopIteration and (operation in _STOPPING or name in _STOPPING)
     )
     base: type[BaseException] = next(

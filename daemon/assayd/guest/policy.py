@@ -58,7 +58,7 @@ _bootstrap: Any = _frozen_importlib
 _real_by_name = _bootstrap._gcd_import
 
 _OURS = __name__.partition(".")[0]
-_FREE = frozenset({"__future__"})
+_ALWAYS_ALLOWED = frozenset({"__future__"})
 _IMPORTED_BY_C = frozenset(
     {
         "_compat_pickle", "_io", "_strptime", "asyncio.events", "codecs", "collections.abc", "copyreg",
@@ -84,7 +84,7 @@ class ImportGuard:
         self._rules = rules
         self._places = places
         self._reporter = reporter
-        self._begun = False
+        self._is_checking_names = False
         self._import_statement = -1
         self._on_import: Callable[[], bool] | None = None
         self._named_before: set[str] = set()
@@ -101,7 +101,7 @@ class ImportGuard:
 
     def start_checking_names(self) -> None:
         """Start checking imports by name. Before this call, guest code can't have chosen a name."""
-        self._begun = True
+        self._is_checking_names = True
 
     def allows(self, module: str) -> bool:
         """Return whether the policy allows an import of the dotted name, regardless of the mode."""
@@ -162,7 +162,7 @@ class ImportGuard:
         own = self._places.is_library(asking) and module in {_get_top_level_module(name), _OURS}
         if own or name in _PATCHED_BY_TESTS or name in self._named_before:
             return
-        if self._begun:
+        if self._is_checking_names:
             self._judge(name, (), place)
         else:
             self._named_before.add(name)
@@ -173,7 +173,7 @@ class ImportGuard:
         # Plain copies, because a subclass could give the import a different answer.
         wanted = tuple(str.__str__(item) for item in fromlist or ())
         name = str.__str__(name)
-        if name not in _FREE and not (by_c and name in _IMPORTED_BY_C):
+        if name not in _ALWAYS_ALLOWED and not (by_c and name in _IMPORTED_BY_C):
             self._judge(_resolve_relative_name(name, names, level), wanted, self._places.locate(frame))
         found = _real_import(name, names, local_names, wanted, level)
         if self._on_import is not None and self._on_import():
@@ -236,9 +236,9 @@ _SPECIAL = frozenset(
     }
 )  # fmt: skip
 """Special names that code can read but not change: plain strings and types."""
-_OF_RUNNING_CODE = (CodeType, CoroutineType, FrameType, GeneratorType, TracebackType)
+_RUNNING_CODE_TYPES = (CodeType, CoroutineType, FrameType, GeneratorType, TracebackType)
 _OF_THE_LANGUAGE = (
-    *_OF_RUNNING_CODE, BaseException, BuiltinFunctionType, FunctionType, MethodType, ModuleType,
+    *_RUNNING_CODE_TYPES, BaseException, BuiltinFunctionType, FunctionType, MethodType, ModuleType,
     classmethod, object,
     property, staticmethod, super, type,
 )  # fmt: skip
@@ -259,10 +259,10 @@ _LEADING_ON = frozenset(
 }
 """Special names that lead from an object to code or namespaces; methods of operators do not."""
 _INTERNALS = frozenset(
-    name for kind in _OF_RUNNING_CODE for name in dir(kind) if "_" in name and not name.startswith("__")
+    name for kind in _RUNNING_CODE_TYPES for name in dir(kind) if "_" in name and not name.startswith("__")
 ) | {"mro", "_convert_", "_module"}
 _STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
-_OF_THE_CONTAINER = frozenset({"absolute", "cwd", "expanduser", "home"})
+_ENVIRONMENT_METHODS = frozenset({"absolute", "cwd", "expanduser", "home"})
 """Methods of paths that read the container's working or home directory, but access no file."""
 _ABSENT = object()
 
@@ -361,7 +361,7 @@ def _accesses_files(value: object, name: str) -> bool:
     kind = value if is_real_subclass(value, type) else type(value)
     if pathlib is not None and issubclass(kind, pathlib.PurePath):
         return (
-            name not in _OF_THE_CONTAINER
+            name not in _ENVIRONMENT_METHODS
             and _hasattr(pathlib.Path, name)
             and not _hasattr(pathlib.PurePath, name)
         )

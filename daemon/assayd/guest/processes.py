@@ -230,7 +230,7 @@ LOOK_S = 0.05
 """Minimum seconds between two readings."""
 _COST = 20
 """The time between two readings is at least this multiple of the time that a reading takes."""
-_MAX_OWED_S = 0.1
+_MAX_UNCOUNTED_WAIT_S = 0.1
 
 
 class UnitClock:
@@ -266,13 +266,13 @@ class UnitClock:
         self._ahead: dict[tuple[int, int], float] = {}
         self._used_before_s = below.used_s()
         self._began = self._looked = now()
-        self._next_look = self._began + LOOK_S
-        self._owed_s = 0.0
+        self._next_reading = self._began + LOOK_S
+        self._uncounted_wait_s = 0.0
         self.used_s = self.starved_s = 0.0
 
     def next_check_at(self) -> float:
         """Return the monotonic time of the next check: the next reading, or when the unit may time out."""
-        return min(self._next_look, self._expires_at())
+        return min(self._next_reading, self._expires_at())
 
     def is_over(self) -> bool:
         """Return whether the unit has timed out.
@@ -290,13 +290,13 @@ class UnitClock:
         passed_s = now - self._looked
         used_s = max(self._below.used_s() - self._used_before_s, self.used_s)
         idle_s = max(passed_s - (used_s - self.used_s), 0.0)
-        self._owed_s += self._measure_wait_s(passed_s) + self._kept_s()
-        starved_s = min(self._owed_s, idle_s)
+        self._uncounted_wait_s += self._measure_wait_s(passed_s) + self._kept_s()
+        starved_s = min(self._uncounted_wait_s, idle_s)
         # Late measurements are corrected, but several tasks that wait at once don't accumulate credit.
-        self._owed_s = min(self._owed_s - starved_s, _MAX_OWED_S)
+        self._uncounted_wait_s = min(self._uncounted_wait_s - starved_s, _MAX_UNCOUNTED_WAIT_S)
         self.used_s, self._looked = used_s, now
         self.starved_s += starved_s
-        self._next_look = now + max(LOOK_S, _COST * (self._now() - now))
+        self._next_reading = now + max(LOOK_S, _COST * (self._now() - now))
 
     def _expires_at(self) -> float:
         return self._began + min(self._limit_s + self.starved_s, MOST * self._limit_s)
@@ -359,14 +359,14 @@ class DescendantProcesses:
     def __init__(self, cgroup: Cgroup) -> None:
         self._cgroup = cgroup
         self._reaped_s = 0.0
-        self._spared: set[int] = set()
+        self._excluded: set[int] = set()
         self._is_init = os.getpid() == 1
         if not self._is_init:
             kernel.become_subreaper()
 
     def exclude(self, pid: int) -> None:
         """Exclude a trusted process, which lives as long as the attempt, from counting and killing."""
-        self._spared.add(pid)
+        self._excluded.add(pid)
 
     def reap(self) -> Iterator[ReapedProcess]:
         """Yield every exited descendant that this process can reap. This call never blocks."""
@@ -378,13 +378,13 @@ class DescendantProcesses:
     def has_no_processes(self) -> bool:
         """Return whether no process remains, running or unreaped. Ignore excluded processes."""
         # In this order, so that the second check finds a process that ends between the two.
-        if self._spared and self._find_running():
+        if self._excluded and self._find_running():
             return False
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return True
-        return bool(self._spared) and ended is None
+        return bool(self._excluded) and ended is None
 
     def tasks(self) -> Iterator[KernelTask]:
         """Return the kernel's data about the tasks of all descendants."""
@@ -424,7 +424,7 @@ class DescendantProcesses:
                 raise ProcessesRemainError(f"{self.count()} processes do not go away")
 
     def _kill_once(self) -> None:
-        if self._is_init and not self._spared:
+        if self._is_init and not self._excluded:
             # One call kills them all, because a concurrent fork fails while the signal is pending.
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
@@ -436,7 +436,7 @@ class DescendantProcesses:
     def _find_running(self) -> set[int]:
         parents = {pid: parent for pid, parent, state in _iter_processes() if state not in _DEAD}
         found = set(parents) - {1} if self._is_init else _find_descendants(os.getpid(), parents)
-        return found - self._spared
+        return found - self._excluded
 
 
 def _find_descendants(root: int, parents: dict[int, int]) -> set[int]:

@@ -14,7 +14,7 @@ import socket
 import struct
 from collections import deque
 
-from .frames import MIN_COST, WINDOW, compute_window_cost
+from .frames import MIN_WINDOW_COST, WINDOW, compute_window_cost
 from .requests import InvalidRequest, RelayCaps, get
 from .substitutes import READ, WRITE, suppress
 
@@ -33,9 +33,9 @@ PORT = 3128
 
 _READ_BYTES = 32 * 1024
 _QUEUE = 128
-_ACCEPTED_AT_ONCE = 16
+_MAX_ACCEPTED_PER_ROUND = 16
 _GRANT_BYTES = WINDOW // 4
-_REFUSED_KEPT = 8
+_MAX_REFUSED_SOCKETS = 8
 _TOO_MANY = (
     b"HTTP/1.1 429 network.too_many_connections\r\nX-Assayd-Rule: network.too_many_connections\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -75,7 +75,7 @@ class GuestRelay:
         self._next = 0
         self._unit = 0
         self._refusing = False
-        self._refused: deque[socket.socket] = deque(maxlen=_REFUSED_KEPT)
+        self._refused: deque[socket.socket] = deque(maxlen=_MAX_REFUSED_SOCKETS)
 
     def open(self, caps: RelayCaps) -> Mapping[str, str]:
         """Start the listener. Return environment variables with the proxy's address.
@@ -149,7 +149,7 @@ class GuestRelay:
 
         Refuse those above the total number of connections.
         """
-        for _ in range(_ACCEPTED_AT_ONCE):
+        for _ in range(_MAX_ACCEPTED_PER_ROUND):
             if len(self._connections) >= self._caps.streams:
                 self._stop_listening()
                 return
@@ -225,7 +225,7 @@ class GuestRelay:
             connection.socket.shutdown(socket.SHUT_WR)
 
     def _read_available(self, connection: _Connection) -> None:
-        if connection.guest_ended or connection.credit < MIN_COST:
+        if connection.guest_ended or connection.credit < MIN_WINDOW_COST:
             return
         most = min(connection.credit, _READ_BYTES)
         content = _call_nonblocking(lambda: connection.socket.recv(most))
@@ -238,7 +238,7 @@ class GuestRelay:
 
     def _update_events(self, connection: _Connection) -> None:
         """Watch the events for which the connection is ready. Watch none while it waits for the daemon."""
-        reads = not connection.guest_ended and connection.credit >= MIN_COST
+        reads = not connection.guest_ended and connection.credit >= MIN_WINDOW_COST
         events = reads * READ | bool(connection.unsent) * WRITE
         if events == connection.watched:
             return

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 builtin_names.isolate_builtins(globals())
 
-MAX_DETAIL = 200
-MAX_FILE = 100
-"""With `MAX_DETAIL`, keeps an escaped event below 4 KiB, so that it is written in one piece."""
+MAX_DETAIL_CHARS = 200
+MAX_FILE_CHARS = 100
+"""With `MAX_DETAIL_CHARS`, keeps an escaped event below 4 KiB, so that it is written in one piece."""
 _BODY_BYTES = 2**20
 
 
@@ -58,7 +58,7 @@ class Reporter:
 
         Ignore the event after the last result.
         """
-        detail = detail[:MAX_DETAIL].encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
+        detail = detail[:MAX_DETAIL_CHARS].encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL_CHARS]
         key = (kind, detail, file, line)
         with self._lock:
             if self._closed or key in self._seen:
@@ -68,7 +68,7 @@ class Reporter:
                 f'{{"type":"event","kind":{encode_basestring_ascii(kind)},'
                 f'"detail":{encode_basestring_ascii(detail)},'
                 f'"allowed":{_to_json_bool(allowed)},"enforced":{_to_json_bool(enforced)},'
-                f'"file":{"null" if file is None else encode_basestring_ascii(file[:MAX_FILE])},'
+                f'"file":{"null" if file is None else encode_basestring_ascii(file[:MAX_FILE_CHARS])},'
                 f'"line":{"null" if line is None else line}}}'.encode(),
                 b"",
             )

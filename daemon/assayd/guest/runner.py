@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 WORK = "/sandbox"
 _FAULT_EXIT = 70
 _READ_BYTES = 256 * 1024
-_UNSENT_S = 0.02
+_FLUSH_DELAY_S = 0.02
 """Seconds for which a running unit's frames are buffered, because each write wakes up the daemon."""
 _MAX_UNSENT = 32 * 1024
 
@@ -299,7 +299,7 @@ class Runner:
     def _send(self, header: Header, body: bytes) -> None:
         """Add a frame to the output buffer, and flush the buffer if it is too large."""
         if not self._unsent:
-            self._send_at = time.monotonic() + _UNSENT_S
+            self._send_at = time.monotonic() + _FLUSH_DELAY_S
         self._unsent += encode_frame(header, body)
         if len(self._unsent) > _MAX_UNSENT:
             self._flush()

@@ -172,20 +172,20 @@ _SIGNALS: dict[str, tuple[int, int | None]] = {
     "rt_tgsigqueueinfo": (297, 240),
 }
 """Calls that send signals. Their first argument is the process."""
-_NEVER_APART: dict[str, tuple[int, int | None]] = {
+_REFUSED_IF_ISOLATED: dict[str, tuple[int, int | None]] = {
     "tkill": (200, 130),
     "fork": (57, None),
     "vfork": (58, None),
 }
 _CLONE_THREAD = 0x00010000
-_OWNERS = (8, 10, 15)
+_OWNER_COMMANDS = (8, 10, 15)
 """F_SETOWN, F_SETSIG, F_SETOWN_EX: the kernel sends signals to the owner of a descriptor."""
 _OWNER_REQUESTS = (0x8901, 0x8902)
 """FIOSETOWN, SIOCSPGRP: the same by ioctl."""
 _IOCTL: tuple[int, int | None] = (16, 29)
 _WRITING = 0x3 | 0x40 | 0x200 | 0x400000
 """O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, __O_TMPFILE; equal on both architectures."""
-_CHANGES: dict[str, tuple[int, int | None]] = {
+_FILE_CHANGES: dict[str, tuple[int, int | None]] = {
     "creat": (85, None),
     "mkdir": (83, None),
     "mkdirat": (258, 34),
@@ -262,12 +262,13 @@ def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str 
     """
     column = list(_AUDIT_ARCH).index(machine or os.uname().machine)
     added = b""
-    for call in _NEVER_APART.values():
+    for call in _REFUSED_IF_ISOLATED.values():
         if (nr := call[column]) is not None:
             added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(errno.EPERM)
     blocks = [(call, _deny_unless_equal(0, pid)) for call in _SIGNALS.values()]
     owners = b"".join(
-        _encode_instruction(_JUMP_EQUAL, one, skip_if_not=1) + _return_errno(errno.EPERM) for one in _OWNERS
+        _encode_instruction(_JUMP_EQUAL, one, skip_if_not=1) + _return_errno(errno.EPERM)
+        for one in _OWNER_COMMANDS
     )
     requests = b"".join(
         _encode_instruction(_JUMP_EQUAL, one, skip_if_not=1) + _return_errno(errno.EPERM)
@@ -284,7 +285,7 @@ def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str 
         (_IOCTL, _load_argument(1) + requests),
     ]
     if not writes:
-        for call in _CHANGES.values():
+        for call in _FILE_CHANGES.values():
             if (nr := call[column]) is not None:
                 added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(errno.EROFS)
         blocks += [(_JUDGED["open"], _deny_if_any_bit(1, _WRITING, errno.EROFS))]

@@ -19,7 +19,7 @@ _FIRST_FREE_DESCRIPTOR = 7
 _FOR_PROGRAMS = ("PATH", "LANG")
 _NOT_RESETTABLE = {signal.SIGKILL, signal.SIGSTOP}
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
-_FOR_THREADS = frozenset({"logging", "threading"})
+_THREAD_MODULES = frozenset({"logging", "threading"})
 """Modules whose fork handlers only repair the state that other threads left behind."""
 
 _register_at_fork = os.register_at_fork
@@ -109,7 +109,7 @@ def stop_deferring_handlers(*, guest_forks: bool) -> None:
 
 
 def _defer_handlers(**handlers: Callable[[], object]) -> None:
-    if _FOR_THREADS.issuperset(getattr(handler, "__module__", "") for handler in handlers.values()):
+    if _THREAD_MODULES.issuperset(getattr(handler, "__module__", "") for handler in handlers.values()):
         _postponed.append(handlers)
     else:
         _register_at_fork(**handlers)

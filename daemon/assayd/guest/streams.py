@@ -59,7 +59,7 @@ class OutputCapture:
 MAX_EVENTS = 200
 _EVENTS_FOR_ALLOWED = 150
 """Maximum number of events about allowed operations; the rest is reserved for forbidden ones."""
-_RESULTS_PASSED = 2
+_MAX_RESULTS = 2
 """Maximum results to forward: a second one affects the verdict, but further ones don't."""
 _OVERHEAD_BYTES = 2**20
 _MAX_KIND = 64
@@ -110,7 +110,7 @@ class ReportReader:
         """
         if self.malformed is None and (self._decoder.buffered_bytes or self._in_result):
             self.malformed = "the report ends in the middle of a frame or result"
-        if self._in_result and self.results < _RESULTS_PASSED:
+        if self._in_result and self.results < _MAX_RESULTS:
             yield {"type": "result", "unit": self._unit, "index": self.results, "last": True}, b""
 
     def _handle_frame(self, header: Header, body: bytes) -> Iterator[tuple[Header, bytes]]:
@@ -132,7 +132,7 @@ class ReportReader:
         self.results += last
         if index > 0:
             self.malformed = self.malformed or "more than one result"
-        if index < _RESULTS_PASSED:
+        if index < _MAX_RESULTS:
             yield {"type": "result", "unit": self._unit, "index": index, "last": last}, body
 
     def _handle_event(self, event: Header) -> Iterator[tuple[Header, bytes]]:
@@ -192,7 +192,7 @@ class UnitStreams:
         self._output_cap = limits.output_read_bytes
         self._selector = selector
         self._send = send
-        self._takers: dict[int, Callable[[bytes], None]] = {}
+        self._handlers_by_pipe: dict[int, Callable[[bytes], None]] = {}
         self._feeding: int | None = pipes.stdin
         self._unfed = memoryview(stdin)
         self._watch_pipe(pipes.stdout, lambda content: self._handle_output("stdout", self.stdout, content))
@@ -210,7 +210,7 @@ class UnitStreams:
 
     def finish(self) -> None:
         """Read the remaining data, send the ends of the streams, and close. All writers must be dead."""
-        for pipe in list(self._takers):
+        for pipe in list(self._handlers_by_pipe):
             while self._read_pipe(pipe):
                 pass
             self._close_pipe(pipe)
@@ -236,7 +236,7 @@ class UnitStreams:
         self._watch_pipe(pipe, take)
 
     def _watch_pipe(self, pipe: int, take: Callable[[bytes], None]) -> None:
-        self._takers[pipe] = take
+        self._handlers_by_pipe[pipe] = take
         self._selector.register(pipe, READ, lambda: self._read_or_close(pipe))
 
     def _feed_stdin(self) -> None:
@@ -271,12 +271,12 @@ class UnitStreams:
             return False
         if content:
             self.moved += 1
-            self._takers[pipe](content)
+            self._handlers_by_pipe[pipe](content)
         return bool(content)
 
     def _close_pipe(self, pipe: int) -> None:
         self._selector.unregister(pipe)
-        del self._takers[pipe]
+        del self._handlers_by_pipe[pipe]
         os.close(pipe)
 
     def _handle_output(self, name: str, capture: OutputCapture, content: bytes) -> None:

@@ -9,7 +9,7 @@ to instances of other classes, which are rendered as ``object`` with the name of
 from __future__ import annotations
 
 from . import builtin_names
-from .values import MAX_KEY, TAG, VALUE, Renderer, type_name
+from .values import MAX_KEY_CHARS, TAG, VALUE, Renderer, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,4 +181,4 @@ class _TaggedRenderer(Renderer):
 
 
 def _is_plain_key(key: object) -> bool:
-    return type(key) is str and key != TAG and len(key) <= MAX_KEY
+    return type(key) is str and key != TAG and len(key) <= MAX_KEY_CHARS

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     """Called after a unit's end with its success; returns the fault of its leftovers, or None."""
 
 _MAX_WORDS = 64 * 1024
-_LAST_WORDS = 500
+_MAX_STDERR_TAIL_CHARS = 500
 
 
 class Pipes(Value):
@@ -98,7 +98,11 @@ class PreforkedChild:
     def read_stderr_tail(self) -> str:
         """Return the end of a dead child's standard error, or an empty string if it wrote nothing."""
         with suppress(BlockingIOError):
-            return os.read(self.pipes.stderr, _MAX_WORDS).decode("utf-8", "replace").strip()[-_LAST_WORDS:]
+            return (
+                os.read(self.pipes.stderr, _MAX_WORDS)
+                .decode("utf-8", "replace")
+                .strip()[-_MAX_STDERR_TAIL_CHARS:]
+            )
         return ""
 
     def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
@@ -121,12 +125,12 @@ _LINGER_S = 0.1
 Later, they count as left behind.
 """
 _MAX_LINGER_S = 1.0
-_TOLD_S = 0.05
+_REPORTED_DELAY_STEP_S = 0.05
 """Growth of the run-queue delay, in seconds, after which the clock is reported to the daemon.
 
 Otherwise, it is reported once a second.
 """
-_TELL_S = 1.0
+_REPORT_INTERVAL_S = 1.0
 
 
 class RunnerContext(Value):
@@ -207,7 +211,7 @@ class RunningUnit:
                 self._effective_time_s,
             )
             self._streams.watch_events(pair.pipes.report, limits.unit_result_bytes)
-        self._told_s, self._tell_at = 0.0, self._started + _TELL_S
+        self._told_s, self._tell_at = 0.0, self._started + _REPORT_INTERVAL_S
         self._ended_at = 0.0
         self._starved_by_then_s = 0.0
         forked.assign(request.program, given.arguments, has_input=bool(given.stdin))
@@ -259,9 +263,9 @@ class RunningUnit:
     def _report_clock(self) -> None:
         """Report run-queue delays, so that the attempt's deadline pauses together with the unit's."""
         clock, now = self._clock, time.monotonic()
-        if clock.starved_s - self._told_s < _TOLD_S and now < self._tell_at:
+        if clock.starved_s - self._told_s < _REPORTED_DELAY_STEP_S and now < self._tell_at:
             return
-        self._told_s, self._tell_at = clock.starved_s, now + _TELL_S
+        self._told_s, self._tell_at = clock.starved_s, now + _REPORT_INTERVAL_S
         spent = {"wall_s": now - self._started, "cpu_s": clock.used_s, "starved_s": clock.starved_s}
         self._around.send({"type": "clock", "unit": self.request.index, **spent}, b"")
 

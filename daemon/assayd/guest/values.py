@@ -224,8 +224,8 @@ _LOADED: tuple[tuple[str, str, str, Callable[[object], str]], ...] = (
 MAX_DEPTH = 64
 MAX_ITEMS = 1_000_000
 MAX_CONTAINERS = 400_000
-MAX_STRING = 8 * 2**20
-MAX_KEY = 1024
+MAX_STRING_CHARS = 8 * 2**20
+MAX_KEY_CHARS = 1024
 MAX_INT_BITS = 3072
 MAX_NOTES = 100
 _MAX_PATH = 256
@@ -286,7 +286,7 @@ class Renderer:
     def render_whole(self, value: object) -> Rendered:
         """Return the rendered form of a value, with its type and notes about losses."""
         plain = self.render(value, "$", 0)
-        name = "dict" if _is_dict_in_all(type(value)) else type_name(value)
+        name = "dict" if _is_dict_like_type(type(value)) else type_name(value)
         return Rendered(value=plain, value_type=name, notes=self.notes, complete=self.complete)
 
     def render(self, value: object, path: str, depth: int) -> object:
@@ -324,9 +324,9 @@ class Renderer:
     def _render_string(self, value: str, path: str) -> str:
         plain = str.__str__(value)
         self._note_subclass(value, str, path)
-        if len(plain) > MAX_STRING:
+        if len(plain) > MAX_STRING_CHARS:
             self._note_truncation(path, f"a string of {len(plain)} characters, cut")
-            plain = plain[:MAX_STRING]
+            plain = plain[:MAX_STRING_CHARS]
         if not plain.isascii() and not _is_text(plain):
             self._add_note(path, "a string with lone surrogates")
             plain = plain.encode("utf-8", "backslashreplace").decode()
@@ -366,7 +366,7 @@ class Renderer:
         else:
             self._note_subclass(value, form.kind, path)
         text = form.value
-        if is_real_subclass(text, str) and len(text) > MAX_STRING:
+        if is_real_subclass(text, str) and len(text) > MAX_STRING_CHARS:
             self._note_truncation(path, f"a {form.tag} of {len(text)} characters, omitted")
             text = ""
         return self._render_tagged_form(form.tag, text)
@@ -426,9 +426,9 @@ class Renderer:
 
     def _render_key(self, key: object, path: str) -> str:
         if is_real_subclass(key, str):
-            if str.__len__(key) > MAX_KEY:
+            if str.__len__(key) > MAX_KEY_CHARS:
                 self._note_truncation(path, "a key that is too long, cut")
-            return self._render_string(key, path)[:MAX_KEY]
+            return self._render_string(key, path)[:MAX_KEY_CHARS]
         self._add_note(path, f"a key of type {type_name(key)}")
         plain = self.render(key, path, MAX_DEPTH)
         if plain is None or plain is True or plain is False:
@@ -457,7 +457,7 @@ class Renderer:
 
     def _note_subclass(self, value: object, base: type, path: str) -> None:
         kind = type(value)
-        if kind is not base and not _is_dict_in_all(kind) and not is_like_base(kind):
+        if kind is not base and not _is_dict_like_type(kind) and not is_like_base(kind):
             self._add_note(path, f"a {type_name(value)}, shown as its base type {base.__name__}")
 
     def _add_note(self, path: str, problem: str) -> None:
@@ -465,7 +465,7 @@ class Renderer:
             self.notes.append({"path": path[:_MAX_PATH], "problem": problem})
 
 
-def _is_dict_in_all(kind: type) -> bool:
+def _is_dict_like_type(kind: type) -> bool:
     if kind in _DICTS:
         return True
     collections = sys.modules.get("collections")

@@ -39,7 +39,7 @@ _FACTS = "facts.json"
 _ROOT = "root"
 _LAYER = "layer.tar"
 _NAMED = 40
-_BRINGS = "python"
+_PYTHON_IMAGE = "python"
 """The image whose interpreter is added to images without a suitable one."""
 
 
@@ -151,8 +151,8 @@ def _open_shipped_python_root(
     recipes: RecipeFolders, cache: Path, progress: Progress
 ) -> Iterator[tuple[Path, Recipe]]:
     """Yield the root folder of the shipped image whose interpreter is added to other images."""
-    recipe = recipes.load(_BRINGS)
-    with lock_build_folders(cache.resolve() / _BRINGS, progress) as place:
+    recipe = recipes.load(_PYTHON_IMAGE)
+    with lock_build_folders(cache.resolve() / _PYTHON_IMAGE, progress) as place:
         yield _ensure_base(recipe, place.folder, place.work, progress) / _ROOT, recipe
 
 

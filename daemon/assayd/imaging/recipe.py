@@ -372,10 +372,10 @@ _REQUIREMENT = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([<>=!~]=?=?[A-Za-z0-9.*+!]+(,[<>=!~]=?=?[A-Za-z0-9.*+!]+)*)?"
 )
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
-_NOT_SET = ("ASSAYD_", "LD_", "PYTHON")
+_FORBIDDEN_PREFIXES = ("ASSAYD_", "LD_", "PYTHON")
 """Prefixes of variables that could change the runner or its interpreter."""
-_SET_BY_US = frozenset({"HOME", "LANG", "PATH", "TMPDIR"})
-_FOR_WHEELS = ("libstdc++6",)
+_RESERVED_VARIABLES = frozenset({"HOME", "LANG", "PATH", "TMPDIR"})
+_WHEEL_LIBRARIES = ("libstdc++6",)
 """System libraries that wheels can expect (manylinux, PEP 600) but the image `python` lacks."""
 
 
@@ -448,7 +448,9 @@ def read_adopted_recipe(table: RecipeTable, name: str) -> Recipe:
 def is_allowed_variable(variable: str) -> bool:
     """Return whether a recipe can set an environment variable for all code, including submitted code."""
     return bool(
-        _VARIABLE.fullmatch(variable) and not variable.startswith(_NOT_SET) and variable not in _SET_BY_US
+        _VARIABLE.fullmatch(variable)
+        and not variable.startswith(_FORBIDDEN_PREFIXES)
+        and variable not in _RESERVED_VARIABLES
     )
 
 
@@ -471,7 +473,7 @@ def extend_recipe(parent: Recipe, table: RecipeTable, name: str) -> Recipe:
         (place, _resolve_source_file(table, place, file)) for place, file in table.get_pairs("files").items()
     )
     site = (SITE,) if python_packages else ()
-    libraries = _FOR_WHEELS if python_packages else ()
+    libraries = _WHEEL_LIBRARIES if python_packages else ()
     return replace(
         parent,
         name=name,

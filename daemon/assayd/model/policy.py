@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from assayd.model.document import DOCUMENT, document_field
 from assayd.model.hosts import entry_covers
 
-_DEVIOUS = re.compile(
+_AMBIGUOUS_PATH_PART = re.compile(
     r"//|\\|/\.+(?:[/;%]|$)|%(?:[01][0-9a-f]|2[ef5]|3b|5c|7f)|%(?![0-9a-f]{2})|[^!-~]", re.IGNORECASE
 )
 r"""Parts of a path that servers normalize differently, so the checked path can differ from the served path.
@@ -97,7 +97,7 @@ def is_unambiguous_path(path: str) -> bool:
 
     Such a path has no parts to resolve, no double encoding, and no characters that normalization changes.
     """
-    if _DEVIOUS.search(path):
+    if _AMBIGUOUS_PATH_PART.search(path):
         return False
     try:
         decoded = unquote_to_bytes(path).decode()

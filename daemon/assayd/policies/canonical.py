@@ -156,8 +156,8 @@ IMPLIED = {
     "network.http": "network.hosts",
 }
 """Keys that also add to another value."""
-NARROWS = "imports.only"
-NARROWED = ("imports.allowed", "imports.categories")
+NARROWING_KEY = "imports.only"
+NARROWED_KEYS = ("imports.allowed", "imports.categories")
 Effective = Mapping[str, JsonValue]
 
 
@@ -190,14 +190,14 @@ def find_value_origins(
         theirs, mine = effective(parent), effective(name)
         for field, places in find_value_origins(parent, profiles, effective).items():
             same = field.startswith(ADDED) or theirs.get(field) == mine.get(field)
-            if same and (field not in NARROWED or NARROWS not in own):
+            if same and (field not in NARROWED_KEYS or NARROWING_KEY not in own):
                 found[field] = tuple(dict.fromkeys((*found.get(field, ()), *places)))
     for field, place in own.items():
         inherited = found.get(field, ()) if field.startswith(ADDED) else ()
         found[field] = (place, *inherited)
-    if NARROWS in own:
-        found |= {field: (own[NARROWS], *found.get(field, ())) for field in NARROWED}
-        del found[NARROWS]
+    if NARROWING_KEY in own:
+        found |= {field: (own[NARROWING_KEY], *found.get(field, ())) for field in NARROWED_KEYS}
+        del found[NARROWING_KEY]
     return found
 
 

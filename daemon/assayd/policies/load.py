@@ -111,11 +111,11 @@ class PolicySet:
             raise RequestError("policy.unknown", message, field="policy")
         return self._policies[name]
 
-    def digests_by_name(self) -> Mapping[str, str]:
+    def get_digests_by_name(self) -> Mapping[str, str]:
         """Return the digest of every profile by name."""
         return {name: self._policies[name].digest for name in self.names}
 
-    def images_with_profiles(self) -> Mapping[str, Sequence[str]]:
+    def get_profiles_by_image(self) -> Mapping[str, Sequence[str]]:
         """Return the images that profiles use, each with the names of the profiles that use it."""
         named: dict[str, list[str]] = {}
         for name in self.names:
@@ -128,7 +128,7 @@ class PolicySet:
         """Return the file of a known profile."""
         return self._paths[name]
 
-    def value_origins(self, name: str) -> Origins:
+    def get_value_origins(self, name: str) -> Origins:
         """Return the profiles that set the values of a known profile."""
         return self._origins[name]
 

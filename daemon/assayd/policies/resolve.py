@@ -283,7 +283,7 @@ def _inherit_number(value: float | None, inherited: float) -> float:
     return inherited if value is None else value
 
 
-_MILD = tuple(RuleLevel)
+_LEVELS_BY_SEVERITY = tuple(RuleLevel)
 _Levels = tuple[tuple[str, RuleLevel], ...]
 Names = Mapping[str, frozenset[str]]
 
@@ -371,7 +371,7 @@ def _merge_sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
 
 def _merge_quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
     return QualityPolicy(
-        severity=min(a.severity, b.severity, key=_MILD.index),
+        severity=min(a.severity, b.severity, key=_LEVELS_BY_SEVERITY.index),
         rules=_merge_levels(a.rules, b.rules),
         generalization=a.generalization or b.generalization,
         mutants=max(a.mutants, b.mutants),
@@ -382,7 +382,7 @@ def _merge_levels(a: _Levels, b: _Levels) -> _Levels:
     """Return each rule's level: the milder level if both policies set one, otherwise the only level."""
     found = dict(a)
     for name, level in b:
-        found[name] = min(found.get(name, level), level, key=_MILD.index)
+        found[name] = min(found.get(name, level), level, key=_LEVELS_BY_SEVERITY.index)
     return tuple(sorted(found.items()))
 
 

@@ -20,7 +20,7 @@ class EgressLimits:
 
     `streams` limits simultaneous connections to the proxy; further connections wait. `connections` limits
     the total number of connections of an attempt, and of requests. Bytes from guest code (up) and from
-    hosts (down) are counted separately; a small piece is counted as `guest.frames.MIN_COST` bytes.
+    hosts (down) are counted separately; a small piece is counted as `guest.frames.MIN_WINDOW_COST` bytes.
     `head_s` limits the time from the beginning to the end of a request head or ClientHello, and the time in
     which guest code must close a connection. `idle_s` limits the time without a byte in either direction.
     `place_s` limits the wait for a free slot of the relay or of name resolution.

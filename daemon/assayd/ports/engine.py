@@ -176,7 +176,7 @@ class Capabilities:
     quick: bool = False
 
 
-def file_missing_error(name: str, path: str, most_bytes: int) -> EngineError:
+def build_file_missing_error(name: str, path: str, most_bytes: int) -> EngineError:
     """Return the error for a file that is missing from an image or too large."""
     message = f"image {name} has no file /{path} of at most {most_bytes} bytes"
     return EngineError("image.file_missing", message)

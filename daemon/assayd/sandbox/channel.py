@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from assayd.documents import canonical
 from assayd.guest import frames
-from assayd.guest.frames import MAX_BODY, PROTOCOL, encode_frame, split_into_bodies
+from assayd.guest.frames import MAX_BODY_BYTES, PROTOCOL, encode_frame, split_into_bodies
 from assayd.model.policy import NetworkMode
 from assayd.model.run import RunSpec, Unit
 from assayd.ports.egress import EgressLimits
@@ -149,11 +149,11 @@ async def wait_until_ready(channel: RunnerChannel, preload: Sequence[str]) -> Re
         python=get_text(header, "python", most=32),
         memory_bytes=get_integer(header, "memory_bytes"),
         cgroup=get_integer(header, "cgroup", most=2),
-        not_preloaded=_list_confirmed_modules(preload, header.get("preload_failed")),
+        not_preloaded=_list_failed_modules(preload, header.get("preload_failed")),
     )
 
 
-def _list_confirmed_modules(preload: Sequence[str], named: object) -> tuple[str, ...]:
+def _list_failed_modules(preload: Sequence[str], named: object) -> tuple[str, ...]:
     """Return the modules that the runner couldn't preload. Ignore names that weren't requested."""
     return tuple(name for name in preload if name in named) if isinstance(named, list) else ()
 
@@ -226,7 +226,7 @@ def iter_unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
     for part in split_into_bodies(unit.stdin) if unit.stdin else ():
         yield encode_frame({"type": "stdin"}, part)
     arguments = canonical(unit.arguments)
-    whole, last = divmod(max(len(arguments) - 1, 0), MAX_BODY)
+    whole, last = divmod(max(len(arguments) - 1, 0), MAX_BODY_BYTES)
     for part in list(split_into_bodies(arguments))[:whole]:
         yield encode_frame({"type": "arguments"}, part)
     yield encode_frame(
@@ -239,7 +239,7 @@ def iter_unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
             "fresh_cwd": unit.fresh_cwd,
             "more": more,
         },
-        arguments[whole * MAX_BODY : whole * MAX_BODY + last + 1],
+        arguments[whole * MAX_BODY_BYTES : whole * MAX_BODY_BYTES + last + 1],
     )
 
 
@@ -261,7 +261,7 @@ class SendAheadWindow:
         self._next: bytes | None = next(self._frames, None)
         self._under_way: deque[int] = deque()
 
-    def take_due_frames(self) -> bytes:
+    def pop_due_frames(self) -> bytes:
         """Return the frames to send now: at least the next unit's frames, unless they were already sent."""
         portion = []
         while self._next is not None and self._can_send(self._next):

@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0
-LEAVE_TIMEOUT_S = 0.5
+EXIT_REQUEST_TIMEOUT_S = 0.5
 LONG_RUN_S = 0.2
 """Seconds after which a run is long; an ordinary run takes a tenth of it."""
 _SAID = 200
@@ -114,7 +114,7 @@ class Container:
         Ignore failures and timeouts.
         """
         with suppress(GuestProtocolError, StreamEndedError, EngineError, TimeoutError):
-            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+            async with asyncio.timeout(EXIT_REQUEST_TIMEOUT_S):
                 await self.channel.send(LEAVE)
                 await self.channel.receive()  # Only the end of the stream can follow.
 

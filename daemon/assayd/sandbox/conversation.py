@@ -16,7 +16,7 @@ import structlog
 
 from assayd.aio import Deadline
 from assayd.errors import EngineError
-from assayd.findings.network_rules import WORDINGS, select_hook_rule
+from assayd.findings.network_rules import RULE_TEXTS, select_hook_rule
 from assayd.model.policy import ImportMode
 from assayd.model.run import (
     CapturedOutput,
@@ -153,7 +153,7 @@ class Conversation:
     async def _run_units(self) -> None:
         opening, ahead = list(iter_content_frames(self._spec)), SendAheadWindow(self._spec)
         for index, unit in enumerate(self._spec.units):
-            await self._channel.send(*opening, ahead.take_due_frames())
+            await self._channel.send(*opening, ahead.pop_due_frames())
             opening = []
             self._current = UnitTranscript(unit.name, self._spec.limits)
             await self._follow_unit(index, self._current)
@@ -252,7 +252,7 @@ class Conversation:
         if event.kind != "network" or event.allowed:
             return event
         rule = select_hook_rule(self._spec.network.mode)
-        return replace(event, rule=rule.value, reason=WORDINGS[rule].reason)
+        return replace(event, rule=rule.value, reason=RULE_TEXTS[rule].reason)
 
     def _finish_unit(self, index: int, result: UnitResult) -> None:
         self._current = None

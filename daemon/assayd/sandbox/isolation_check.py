@@ -263,7 +263,7 @@ _EXPECTED: Facts = {
     "environment": 0,
     "syscalls_refused": dict.fromkeys(SYSCALLS, True),
 }
-_EXPECTED_OF_A_EGRESS: Facts = {
+_EXPECTED_EGRESS: Facts = {
     "interfaces": ["lo"],
     "routes": 0,
     "sockets_refused": True,
@@ -293,7 +293,7 @@ def _find_differences(facts: Facts, expected: Facts) -> Iterator[str]:
 
 def _check_egress(value: JsonValue) -> Iterator[str]:
     """Yield a sentence for each unexpected observation under a profile with an empty allowlist."""
-    yield from _find_differences(value if isinstance(value, dict) else {}, _EXPECTED_OF_A_EGRESS)
+    yield from _find_differences(value if isinstance(value, dict) else {}, _EXPECTED_EGRESS)
 
 
 def _build_limit_check(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
@@ -350,7 +350,7 @@ def _build_isolation_source(constants: Sequence[str]) -> str:
     return f"{ISOLATION}\n\nSYSCALLS = {SYSCALLS!r}\nCONSTANTS = {list(constants)!r}\n"
 
 
-RELAYED = (Probe(name="egress", source=EGRESS, cause=Cause.COMPLETED, complaints=_check_egress),)
+EGRESS_PROBES = (Probe(name="egress", source=EGRESS, cause=Cause.COMPLETED, complaints=_check_egress),)
 """The probe for a container whose profile has an allowlist."""
 
 
@@ -398,7 +398,7 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
     executes = build_canary_spec(runs_written, image, limits=replace(LIMITS, work_exec=True))
     await run_concurrently(
         _run_probes(sandbox, tried, build_canary_spec(tried, image), blocked),
-        _run_probes(sandbox, RELAYED, build_canary_spec(RELAYED, image, listed), relayed),
+        _run_probes(sandbox, EGRESS_PROBES, build_canary_spec(EGRESS_PROBES, image, listed), relayed),
         _run_probes(sandbox, runs_written, executes, executing),
         _check_lost_runner(sandbox, _build_lost_runner_spec(image, get_runner_interpreter(facts)), lost),
     )
@@ -408,13 +408,13 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
 async def _check_lost_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
     """Append a failure to `found` if a run whose runner the kernel killed isn't classified as out of memory.
 
-    Also record in `sandbox.counts_kills` whether the kernel's counter included this kill.
+    Also record in `sandbox.counts_container_kills` whether the kernel's counter included this kill.
     """
     before = sandbox.oom_kills()
     async with sandbox.lease(spec) as lease:
         result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))
     after = sandbox.oom_kills()
-    sandbox.counts_kills = before is not None and after is not None and after > before
+    sandbox.counts_container_kills = before is not None and after is not None and after > before
     if result.outcome.cause is not Cause.OUT_OF_MEMORY:
         found.append(f"runner out of memory: ended as {result.outcome.cause} {dict(result.outcome.evidence)}")
 

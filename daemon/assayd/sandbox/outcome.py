@@ -36,7 +36,7 @@ from assayd.model.run import (
     UnitResult,
 )
 
-_OWN_KILLS = {
+_DAEMON_KILLS = {
     UnitEndReason.DEADLINE: (Cause.TIMEOUT, "unit deadline"),
     UnitEndReason.OUTPUT_LIMIT: (Cause.OUTPUT_LIMIT, "output read cap"),
     UnitEndReason.RESULT_LIMIT: (Cause.OUTPUT_LIMIT, "result cap"),
@@ -69,13 +69,13 @@ def _set_outcome(unit: UnitResult, outcome: RunOutcome) -> UnitResult:
 
 
 def _determine_final_unit_outcome(unit: UnitResult, ended: RunOutcome | None) -> RunOutcome:
-    return ended or _LOST if unit.end is UnitEndReason.INTERRUPTED else unit.outcome
+    return ended or _INTERRUPTED_OUTCOME if unit.end is UnitEndReason.INTERRUPTED else unit.outcome
 
 
 def determine_unit_outcome(unit: UnitResult, planned: Unit) -> RunOutcome:
     """Return the outcome of a unit whose end the runner observed."""
-    if unit.end in _OWN_KILLS:
-        cause, by = _OWN_KILLS[unit.end]
+    if unit.end in _DAEMON_KILLS:
+        cause, by = _DAEMON_KILLS[unit.end]
         first = _find_first_limit(unit) if unit.end is UnitEndReason.DEADLINE else None
         spent = _describe_time(unit, planned.deadline_s) if cause is Cause.TIMEOUT and first is None else {}
         return _build_outcome(first or cause, unit, killed_by=by, **spent)
@@ -226,7 +226,9 @@ def _combine_unit_outcomes(units: tuple[UnitResult, ...], planned: int) -> RunOu
     return RunOutcome(cause=Cause.COMPLETED, evidence=evidence | ({"limits_met": met[:10]} if met else {}))
 
 
-_LOST = RunOutcome(cause=Cause.INFRASTRUCTURE, evidence={"detail": "interrupted without a reason"})
+_INTERRUPTED_OUTCOME = RunOutcome(
+    cause=Cause.INFRASTRUCTURE, evidence={"detail": "interrupted without a reason"}
+)
 
 
 def get_signal_name(number: int) -> str:

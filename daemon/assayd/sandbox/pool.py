@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from assayd.aio import backoff_delay_s, pause, run_cleanup, task_group
+from assayd.aio import compute_backoff_delay_s, pause, run_cleanup, task_group
 from assayd.clock import Clock, IdSource
 from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_EXECUTOR, ContainerRef, Engine, OwnedContainer
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
 from assayd.sandbox.pool_decisions import (
-    STARTS_BETWEEN,
+    STARTS_PER_RESERVE_START,
     AssignContainer,
     CreateContainer,
     IdleContainer,
@@ -42,7 +42,7 @@ from assayd.sandbox.pool_decisions import (
 log = structlog.get_logger()
 
 TICK_S = 1.0
-OPEN_AFTER_FAILURES = 2
+CIRCUIT_OPEN_FAILURES = 2
 """Consecutive failed creations after which the circuit is open, until one succeeds."""
 STUCK_REMOVAL_RETRY_S = 60.0
 """Seconds between attempts to remove a stuck container."""
@@ -50,7 +50,7 @@ YIELD_S = 2.0
 """Seconds for which the removal of a used container yields to running attempts."""
 QUICK_YIELD_S = 0.1
 """Seconds for which a removal yields if it takes only milliseconds: the duration of a short attempt."""
-BREATH_S = 0.02
+UPDATE_DELAY_S = 0.02
 """Seconds for the last response to be sent before the engine gets new work."""
 
 
@@ -59,7 +59,7 @@ class _Waiter:
     """A run that waits for a container."""
 
     name: str
-    lessee: LeaseHolder
+    lease_holder: LeaseHolder
     future: asyncio.Future[tuple[Container, asyncio.Task[None] | None]]
 
 
@@ -89,7 +89,7 @@ class ContainerPool:
         self._idle: dict[str, tuple[Container, IdleContainer, asyncio.Task[None] | None]] = {}
         self._starting: Counter[PoolKey] = Counter()
         self._refilling: Counter[PoolKey] = Counter()
-        self._since_refill = STARTS_BETWEEN
+        self._since_refill = STARTS_PER_RESERVE_START
         self._opening: set[str] = set()
         self._leased: dict[str, LeaseHolder] = {}
         self._removing: set[str] = set()
@@ -101,7 +101,7 @@ class ContainerPool:
         self._open = False
         self._tasks: asyncio.TaskGroup
         self._busy = 0
-        self._calm = asyncio.Event()
+        self._may_clean_up = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ContainerPool]:
@@ -117,7 +117,7 @@ class ContainerPool:
 
     def _close(self) -> None:
         self._open = False
-        self._calm.set()
+        self._may_clean_up.set()
         for waiter in self._waiting.clear():
             if not waiter.future.done():
                 waiter.future.set_exception(EngineError("pool.closed", "the daemon is stopping"))
@@ -131,7 +131,7 @@ class ContainerPool:
     def _snapshot(self, waiting: Sequence[_Waiter]) -> PoolState:
         now = self._clock.monotonic()
         return PoolState(
-            waiting=tuple(waiter.lessee for waiter in waiting),
+            waiting=tuple(waiter.lease_holder for waiter in waiting),
             idle=tuple(idle for _, idle, _ in self._idle.values()),
             starting={key: count for key, count in self._starting.items() if count},
             refilling={key: count for key, count in self._refilling.items() if count},
@@ -145,7 +145,7 @@ class ContainerPool:
             blocked_until=self._blocked_until,
         )
 
-    def live_containers(self) -> frozenset[str]:
+    def list_live_containers(self) -> frozenset[str]:
         """Return the ULIDs of containers that the pool creates, uses or removes (ignored by the reaper)."""
         return frozenset({*self._opening, *self._idle, *self._leased, *self._removing})
 
@@ -154,14 +154,14 @@ class ContainerPool:
         """Count an attempt as running for the `with` block, in which removals and refills are limited."""
         self._busy += 1
         if not self._has_waiters():
-            self._calm.clear()
+            self._may_clean_up.clear()
         try:
             yield
         finally:
             self._busy -= 1
             if not self._busy:
                 # Its response is still being sent, and the engine's work would delay that.
-                asyncio.get_running_loop().call_later(BREATH_S, self._update)
+                asyncio.get_running_loop().call_later(UPDATE_DELAY_S, self._update)
 
     async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
         """Wait for a container with this key. Return the container, and whether it was warm.
@@ -203,9 +203,9 @@ class ContainerPool:
     def _is_quick(self) -> bool:
         return self._engine.capabilities().quick
 
-    def _enqueue(self, lessee: LeaseHolder) -> _Waiter:
-        waiter = _Waiter(self._ids.new(), lessee, asyncio.get_running_loop().create_future())
-        self._waiting.put(*lessee.flow, waiter.name, waiter)
+    def _enqueue(self, lease_holder: LeaseHolder) -> _Waiter:
+        waiter = _Waiter(self._ids.new(), lease_holder, asyncio.get_running_loop().create_future())
+        self._waiting.put(*lease_holder.flow, waiter.name, waiter)
         return waiter
 
     def _abandon_wait(self, waiter: _Waiter) -> None:
@@ -232,9 +232,9 @@ class ContainerPool:
             self._execute_actions()
         # Checked after the assignments: a run with a warm container needs no room.
         if not self._busy or self._has_waiters() or not self._open:
-            self._calm.set()
+            self._may_clean_up.set()
         else:
-            self._calm.clear()
+            self._may_clean_up.clear()
 
     def _execute_actions(self) -> None:
         waiting = self._drop_cancelled_waiters()
@@ -269,7 +269,7 @@ class ContainerPool:
     def _assign_container(self, waiter: _Waiter, ulid: str) -> None:
         container, watch = self._take_idle(ulid)
         self._waiting.pop_item(waiter.name)
-        self._leased[ulid] = waiter.lessee
+        self._leased[ulid] = waiter.lease_holder
         waiter.future.set_result((container, watch))
 
     async def _create_container(self, key: PoolKey, ahead: bool) -> None:
@@ -341,17 +341,17 @@ class ContainerPool:
         # Otherwise, this creation began before the last failure: count the same problem once.
         if now >= self._blocked_until:
             self.failures += 1
-            self._blocked_until = now + backoff_delay_s(self.failures)
-        if self.failures >= OPEN_AFTER_FAILURES:
+            self._blocked_until = now + compute_backoff_delay_s(self.failures)
+        if self.failures >= CIRCUIT_OPEN_FAILURES:
             self.circuit_open.set()
         log.error("container.create_failed", code=problem.code, failures=self.failures)
         self._update()
-        for waiter in [w for w in self._waiting.list_in_order() if w.lessee.key == key]:
+        for waiter in [w for w in self._waiting.list_in_order() if w.lease_holder.key == key]:
             self._waiting.remove(waiter.name)
             if not waiter.future.done():
                 waiter.future.set_exception(problem)
 
-    def retire_idle(self, reason: str) -> None:
+    def remove_idle_containers(self, reason: str) -> None:
         """Remove all idle containers, because new containers will have different properties."""
         for ulid in list(self._idle):
             self._retire_idle(ulid, reason)
@@ -368,7 +368,7 @@ class ContainerPool:
 
     async def _remove_container(self, container: Container) -> None:
         ulid = container.ref.ulid
-        await pause(QUICK_YIELD_S if self._is_quick else YIELD_S, unless=self._calm)
+        await pause(QUICK_YIELD_S if self._is_quick else YIELD_S, unless=self._may_clean_up)
         try:
             await run_cleanup(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
         except Exception as problem:
@@ -445,7 +445,7 @@ class Reaper:
         self._owns = owns
         self._suspects: frozenset[str] = frozenset()
 
-    def of_executor(self, number: int) -> Reaper:
+    def create_executor_reaper(self, number: int) -> Reaper:
         """Return a reaper for all containers of an executor that has ended."""
         return Reaper(
             engine=self._engine,

@@ -78,7 +78,7 @@ class PoolLimits:
 RESERVED = 2
 """Warm containers of a key that are reserved for idle flows."""
 
-STARTS_BETWEEN = 2
+STARTS_PER_RESERVE_START = 2
 """Containers to start for waiting attempts before one for the reserve."""
 
 Flow = tuple[int, str]
@@ -121,7 +121,7 @@ class PoolState:
     idle: tuple[IdleContainer, ...] = ()
     starting: Mapping[PoolKey, int] = field(default_factory=dict)
     refilling: Mapping[PoolKey, int] = field(default_factory=dict)
-    since_refill: int = STARTS_BETWEEN
+    since_refill: int = STARTS_PER_RESERVE_START
     leased: tuple[LeaseHolder, ...] = ()
     removing: int = 0
     stuck: int = 0
@@ -226,9 +226,9 @@ def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[AssignContai
     no other attempt with this key. Containers created for waiting runs are only assigned in turn.
     """
     free, sent = list(state.idle), Counter((*state.leased, *state.waiting))
-    for place, lessee in enumerate(state.waiting):
-        fitting = [idle for idle in free if idle.key == lessee.key]
-        left = min(reserved, state.targets.get(lessee.key, 0)) if sent[lessee] > 1 else 0
+    for place, lease_holder in enumerate(state.waiting):
+        fitting = [idle for idle in free if idle.key == lease_holder.key]
+        left = min(reserved, state.targets.get(lease_holder.key, 0)) if sent[lease_holder] > 1 else 0
         kept = [idle for idle in fitting if idle.ahead][-left:] if left else []
         chosen = next((idle for idle in fitting if idle not in kept), None)
         if chosen is not None:
@@ -254,7 +254,9 @@ def _apply_assignments(state: PoolState, assigned: Sequence[AssignContainer]) ->
     return replace(
         state,
         idle=tuple(idle for idle in state.idle if idle.ulid not in taken),
-        waiting=tuple(lessee for place, lessee in enumerate(state.waiting) if place not in served),
+        waiting=tuple(
+            lease_holder for place, lease_holder in enumerate(state.waiting) if place not in served
+        ),
         leased=(*state.leased, *(state.waiting[place] for place in served)),
     )
 
@@ -281,11 +283,11 @@ def _list_unserved_keys(state: PoolState) -> list[PoolKey]:
         for key, count in state.refilling.items():  # Containers beyond the reserve are for waiters.
             coming[key] += max(0, count - short.get(key, 0))
     unserved = []
-    for lessee in state.waiting:
-        if coming[lessee.key] > 0:
-            coming[lessee.key] -= 1
+    for lease_holder in state.waiting:
+        if coming[lease_holder.key] > 0:
+            coming[lease_holder.key] -= 1
         else:
-            unserved.append(lessee.key)
+            unserved.append(lease_holder.key)
     return unserved
 
 
@@ -318,7 +320,7 @@ def _find_due_reserve_key(state: PoolState) -> list[PoolKey]:
     One of several starts is for a reserve, so that an idle flow soon finds a container again. All other
     starts are for waiting runs, in turn.
     """
-    few = state.limits.start_concurrency < 2 or state.since_refill < STARTS_BETWEEN
+    few = state.limits.start_concurrency < 2 or state.since_refill < STARTS_PER_RESERVE_START
     if not state.waiting or few:
         return []
     lacks = {key: short - state.refilling.get(key, 0) for key, short in _count_shortages(state).items()}
@@ -393,13 +395,13 @@ def compute_idle_target(base: int, *, rate_per_s: float, refill_s: float, most: 
     return min(most, max(base, math.ceil(base + expected + 3 * math.sqrt(expected))))
 
 
-MEMORY_S = 30.0
+RATE_DECAY_S = 30.0
 """Seconds after which a rate has decayed to about a third."""
 
-FORGET_S = 120.0
+RATE_EXPIRY_S = 120.0
 """Seconds without a lease after which a key has no rate."""
 
-USED_S = 3600.0
+UNUSED_AFTER_S = 3600.0
 """Seconds without a lease after which a warm key counts as unused."""
 
 TYPICAL_REFILL_S = 0.3
@@ -410,17 +412,17 @@ FRESH_S = 0.1
 
 @dataclass(slots=True)
 class _DecayingRate:
-    """An exponentially decaying count of events: `weight / MEMORY_S` is the rate per second."""
+    """An exponentially decaying count of events: `weight / RATE_DECAY_S` is the rate per second."""
 
     weight: float = 0.0
     at: float = 0.0
 
     def add(self, now: float) -> None:
-        self.weight = self.weight * math.exp((self.at - now) / MEMORY_S) + 1.0
+        self.weight = self.weight * math.exp((self.at - now) / RATE_DECAY_S) + 1.0
         self.at = now
 
     def per_s(self, now: float) -> float:
-        return self.weight * math.exp((self.at - now) / MEMORY_S) / MEMORY_S
+        return self.weight * math.exp((self.at - now) / RATE_DECAY_S) / RATE_DECAY_S
 
 
 class PoolDemand:
@@ -468,7 +470,7 @@ class PoolDemand:
         return self._targets
 
     def _compute_targets(self, now: float) -> Mapping[PoolKey, int]:
-        for key in [k for k, rate in self._rates.items() if now - rate.at > FORGET_S]:
+        for key in [k for k, rate in self._rates.items() if now - rate.at > RATE_EXPIRY_S]:
             del self._rates[key]
         known = {*self._kept, *self._rates}
         for key in [k for k in self._refill_s if k not in known]:
@@ -491,4 +493,4 @@ class PoolDemand:
         if key not in self._kept:
             return 0
         asked_at = self._asked_at.get(key)
-        return self._unused if asked_at is None or now - asked_at > USED_S else self._base
+        return self._unused if asked_at is None or now - asked_at > UNUSED_AFTER_S else self._base

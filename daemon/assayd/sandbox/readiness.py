@@ -15,7 +15,7 @@ from typing import NoReturn
 import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type
 
-from assayd.aio import tenacity_backoff_delay
+from assayd.aio import compute_tenacity_delay_s
 from assayd.errors import EngineError
 from assayd.metrics import Metrics
 from assayd.model.health import HealthRow, HealthStatus
@@ -33,7 +33,7 @@ IsolationCheck = Callable[[Sandbox], Awaitable[Sequence[str]]]
 
 LOOK_AGAIN_S = 5.0
 """Seconds between lookups of missing images."""
-TO_BE_BUILT = {"image.missing", "image.mismatch", "image.damaged"}
+MISSING_IMAGE_CODES = {"image.missing", "image.mismatch", "image.damaged"}
 
 
 class ReadinessSupervisor:
@@ -57,7 +57,7 @@ class ReadinessSupervisor:
         self._usual = usual
         self._isolation_check = isolation_check
         self._refuse_vulnerable = refuse_vulnerable
-        self.images_named: Callable[[], Mapping[str, Sequence[str]]] = dict
+        self.list_profile_images: Callable[[], Mapping[str, Sequence[str]]] = dict
         """Returns the images that profiles name, each with those profiles; they are checked too."""
         self.engine_kind = ""
         """The kind of the engine, as in the settings."""
@@ -85,7 +85,9 @@ class ReadinessSupervisor:
         `problem` is the reason for the last failure.
         """
         if self.problem:
-            retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=tenacity_backoff_delay)
+            retrying = AsyncRetrying(
+                retry=retry_if_exception_type(EngineError), wait=compute_tenacity_delay_s
+            )
             await retrying(self._try_to_prepare)
 
     async def keep_ready(self) -> NoReturn:
@@ -118,14 +120,14 @@ class ReadinessSupervisor:
 
     async def _try_to_prepare(self) -> None:
         try:
-            await self._examine_and_sweep()
+            await self._prepare_once()
         except EngineError as trouble:
             self.problem = trouble.message
             log.error("sandbox.not_ready", code=trouble.code, problem=trouble.message)
             self.tried.set()
             raise
 
-    async def _examine_and_sweep(self) -> None:
+    async def _prepare_once(self) -> None:
         info = await self._engine.info()
         self.sandbox.info = info
         for warning in info.warnings:
@@ -187,7 +189,7 @@ class ReadinessSupervisor:
             try:
                 await self._images.get(name)
             except EngineError as trouble:
-                if trouble.code not in TO_BE_BUILT:
+                if trouble.code not in MISSING_IMAGE_CODES:
                     raise
                 troubles[name] = trouble
         usable = [spec for spec in self._usual if spec.image not in troubles]
@@ -270,7 +272,7 @@ class ReadinessSupervisor:
                 self._recheck_images()
             )  # Start to use an image that exists by now before its row reports it.
         needed = {spec.image for spec in self._usual}
-        named = {name: by for name, by in self.images_named().items() if name not in needed}
+        named = {name: by for name, by in self.list_profile_images().items() if name not in needed}
         rows = [await self._examine_image(name) for name in sorted(needed)]
         return [*rows, *[await self._examine_image(name, named[name]) for name in sorted(named)]]
 

@@ -125,7 +125,7 @@ def read_oom_kill_count(counters: Path = COUNTERS) -> int | None:
     return int(count) if found and count.isdigit() else None
 
 
-RUNNER_PIDS = 1
+RUNNER_PROCESS_COUNT = 1
 """Processes to add to a run's process limit for the runner."""
 
 
@@ -162,7 +162,7 @@ class Sandbox:
         self._clock = clock
         self._egress = egress
         self.oom_kills = oom_kills
-        self.counts_kills = False
+        self.counts_container_kills = False
         """Whether `oom_kills` has counted a kill in a container, which means that the engine runs on this
         kernel.
         """
@@ -183,7 +183,7 @@ class Sandbox:
             image=image.name,
             image_digest=image.digest,
             memory_bytes=memory,
-            pids=limits.max_processes + RUNNER_PIDS,
+            pids=limits.max_processes + RUNNER_PROCESS_COUNT,
             cpus=limits.cpus,
             work_bytes=min(limits.work_bytes, memory // 2),
             work_files=limits.work_files,
@@ -266,7 +266,10 @@ class Sandbox:
         self, lease: Lease, deadline: Deadline, observer: RunObserver | None
     ) -> RunResult:
         """Run the units of one container, and return the result without its outcome."""
-        began, killed_before = self._clock.monotonic(), self.oom_kills() if self.counts_kills else None
+        began, killed_before = (
+            self._clock.monotonic(),
+            self.oom_kills() if self.counts_container_kills else None,
+        )
         conversation = lease.conversation
         making_way = asyncio.create_task(lease.container.lower_priority_later())
         try:

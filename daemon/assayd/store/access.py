@@ -35,7 +35,7 @@ from assayd.errors import ConfigError, StoreError
 from assayd.store import tables
 from assayd.store.faults import to_store_error, translate_errors, unusable_database_error
 from assayd.store.server import (
-    CROSSED_TRIES,
+    MAX_CONFLICT_TRIES,
     ServerRetry,
     SingleStatementChange,
     build_insert_json_rows,
@@ -47,7 +47,7 @@ from assayd.store.server import (
     is_conflict,
     is_unreachable,
     lock_table_creation,
-    run_together,
+    run_in_one_transaction,
 )
 from assayd.store.tables import Values
 
@@ -60,7 +60,7 @@ HEAD = "0015"
 """The newest revision in `migrations`; a test compares them."""
 
 BACKENDS = ("sqlite", "postgresql")
-READERS = 2
+READER_COUNT = 2
 FILE = "assayd.db"
 
 # FULL: every commit is on disk before its request is answered. In WAL mode, NORMAL would lose the last
@@ -134,7 +134,7 @@ def _open_sqlite(path: Path) -> OpenDatabase:
     reading = create_engine(
         url,
         poolclass=QueuePool,
-        pool_size=READERS,
+        pool_size=READER_COUNT,
         max_overflow=0,
         connect_args=shared,
         isolation_level="AUTOCOMMIT",
@@ -158,7 +158,7 @@ class WritingConnection:
         self._is_sqlite = engine.dialect.name == "sqlite"
         self._patience = patience or ServerRetry()
         self._open: Connection | None = None
-        self._waits: bool | None = None
+        self._is_durable: bool | None = None
 
     def run(self, apply: Callable[[Connection], T], *, durable: bool) -> T:
         """Run a change in a transaction and return its result.
@@ -184,7 +184,7 @@ class WritingConnection:
 
         def transact() -> list[Any]:
             with self._hold_connection() as connection:
-                return run_together(connection, statements)
+                return run_in_one_transaction(connection, statements)
 
         return self._patience.retry_while_unreachable(transact)
 
@@ -213,15 +213,15 @@ class WritingConnection:
         server, do nothing.
         """
         raw = connection.connection.dbapi_connection
-        if self._is_sqlite and raw is not None and self._waits is not durable:
+        if self._is_sqlite and raw is not None and self._is_durable is not durable:
             _execute(raw, (f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}",))
-            self._waits = durable
+            self._is_durable = durable
 
     def close(self) -> None:
         """Return the connection to its pool. A second call has no effect."""
         if self._open is not None:
             self._open.close()
-        self._open = self._waits = None
+        self._open = self._is_durable = None
 
 
 def _prepare_writer(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
@@ -256,7 +256,7 @@ def _parse_url(url: str) -> URL:
 
 
 def _open_server(url: URL) -> OpenDatabase:
-    return OpenDatabase(writing=create_writing_engine(url), reading=create_reading_engine(url, READERS))
+    return OpenDatabase(writing=create_writing_engine(url), reading=create_reading_engine(url, READER_COUNT))
 
 
 def _migrate_or_close(database: OpenDatabase, patience: ServerRetry | None = None) -> OpenDatabase:
@@ -420,7 +420,7 @@ class Writer:
         fail.
         """
         if is_unreachable(problem) or (
-            len(group) == 1 and not (is_conflict(problem) and tries < CROSSED_TRIES)
+            len(group) == 1 and not (is_conflict(problem) and tries < MAX_CONFLICT_TRIES)
         ):
             for write in group:
                 write.done.set_exception(_translate_error(problem))
@@ -450,7 +450,7 @@ class DatabaseAccess:
         self._patience = ServerRetry()
         self._writer = Writer(database.writing, self._patience)
         self._writer.start()
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self._readers = ThreadPoolExecutor(READER_COUNT, thread_name_prefix="store-reader")
         self.messages_added = asyncio.Event()
         """Set when a webhook message was committed; the webhook sender clears it."""
         self.on_message = on_message or (lambda _: None)

@@ -207,13 +207,13 @@ PIECE_BYTES = 256 * 2**10
 """Bytes of a file per read during a download."""
 
 DIGEST_CHARS = 32
-OTHERS_S = 86_400.0
+MIN_SWEEP_AGE_S = 86_400.0
 """Age in seconds below which another process's unfinished bundles aren't removed."""
 _TEMPORARY = ".tmp-"
 _FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9A-Z]{26}")
 _BUNDLE = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z_[0-9A-Z]{26}(-[0-9a-f]{32})?(\.run2)?")
-_TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
+_EXISTS_ERRNOS = {errno.ENOTEMPTY, errno.EEXIST}
 
 
 class ContentKeeper(Protocol):
@@ -439,7 +439,7 @@ def _try_rename(parent: int, temporary: str, name: str, *, durable: bool) -> boo
     try:
         rename_to_final(parent, temporary, name, durable=durable)
     except OSError as problem:
-        if problem.errno not in _TAKEN:
+        if problem.errno not in _EXISTS_ERRNOS:
             raise
         return False
     return True

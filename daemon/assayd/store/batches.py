@@ -44,7 +44,7 @@ from assayd.store.tables import (
     batch_items,
     batches,
     from_micros,
-    read_moment,
+    read_optional_time,
     submissions,
     to_micros,
     verdicts,
@@ -55,7 +55,7 @@ Statement = Select[Any]
 
 _ITEM = batch_items.c
 _THIS = batches.c.id == bindparam("batch")
-_UNENDED = and_(batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None))
+_IS_UNFINISHED = and_(batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None))
 _OF_BATCH = and_(_ITEM.batch_id == bindparam("batch"), _ITEM.present == 1)
 _JOINED = batch_items.outerjoin(verdicts, verdicts.c.attempt_id == _ITEM.attempt_id)
 _NO_VERDICT = and_(_ITEM.error_code.is_(None), verdicts.c.attempt_id.is_(None))
@@ -63,8 +63,8 @@ _BY_NAME = select(batches).where(batches.c.uid == bindparam("by_uid"), batches.c
 _BY_ID = select(batches).where(_THIS)
 _LOCKED = _BY_ID.with_for_update()
 """The row lock that prevents the end of a batch while any process adds lines."""
-_UNFINISHED_OF = select(func.count()).where(batches.c.uid == bindparam("by_uid"), _UNENDED)
-_GO_ON = update(batches).where(_THIS)
+_UNFINISHED_OF = select(func.count()).where(batches.c.uid == bindparam("by_uid"), _IS_UNFINISHED)
+_UPDATE_BATCH = update(batches).where(_THIS)
 _KNOWN = select(_ITEM.line, _ITEM.input_digest, _ITEM.submission, _ITEM.present).where(
     _ITEM.batch_id == bindparam("batch"), _ITEM.line.in_(bindparam("lines", expanding=True))
 )
@@ -107,7 +107,7 @@ _WAITING = (
 _REFUSE = update(batch_items).where(
     _ITEM.batch_id == bindparam("batch"), _ITEM.line == bindparam("at_line"), _ITEM.present == 1
 )
-_TROUBLED = (
+_ERROR_ATTEMPTS = (
     select(_ITEM.attempt_id)
     .select_from(_JOINED)
     .where(
@@ -135,18 +135,18 @@ class DatabaseBatchStore:
         self._new_submission = access.build_insert_or_ignore(submissions)
         self._outbox = Outbox(access)
 
-    async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
+    async def open(self, batch: Batch, *, max_unfinished: int) -> Batch:
         """Record a new batch, or reopen the batch that the same user created under this name.
 
-        Raises: RequestError ``quota.full``, if the user already has `most_unfinished` unfinished batches.
+        Raises: RequestError ``quota.full``, if the user already has `max_unfinished` unfinished batches.
         """
 
         def apply(connection: Connection) -> Batch:
             by_name = {"by_uid": batch.peer.uid, "by_name": batch.name}
             known = connection.execute(_BY_NAME, by_name).mappings().first()
             if known is None:
-                if connection.execute(_UNFINISHED_OF, by_name).scalar_one() >= most_unfinished:
-                    message = f"{most_unfinished} batches of this user are unfinished; cancel one, or wait"
+                if connection.execute(_UNFINISHED_OF, by_name).scalar_one() >= max_unfinished:
+                    message = f"{max_unfinished} batches of this user are unfinished; cancel one, or wait"
                     raise RequestError("quota.full", message, retryable=True)
                 connection.execute(insert(batches), _build_batch_values(batch))
                 return batch
@@ -156,7 +156,7 @@ class DatabaseBatchStore:
                 "webhook": batch.webhook,
                 "cancelled_at": None,
             }
-            connection.execute(_GO_ON.values(changes), {"batch": known["id"]})
+            connection.execute(_UPDATE_BATCH.values(changes), {"batch": known["id"]})
             return _read_batch({**known, **changes})
 
         return await self._access.write(apply)
@@ -182,7 +182,7 @@ class DatabaseBatchStore:
                 at = {"batch": batch_id, "at_line": line.number, "digest": line.input_digest}
                 connection.execute(_REPLACE, at)
             if fresh or again:
-                connection.execute(_GO_ON.values(finished_at=None), {"batch": batch_id})
+                connection.execute(_UPDATE_BATCH.values(finished_at=None), {"batch": batch_id})
             changed = (row and row.line for row in rows if row and row.submission != digests[row.line])
             return ReceivedLines(
                 lines=len(lines),
@@ -233,11 +233,11 @@ class DatabaseBatchStore:
             if batch["cancelled_at"] is not None:
                 message = f"the batch was cancelled; continue it: assay batch resume {batch['name']} FILE"
                 raise RequestError("batch.cancelled", message)
-            troubled = connection.execute(_TROUBLED, {"batch": batch_id}).scalars().all()
+            troubled = connection.execute(_ERROR_ATTEMPTS, {"batch": batch_id}).scalars().all()
             if troubled:
                 renewed = [{"batch": batch_id, "old": old, "new": new_id()} for old in troubled]
                 connection.execute(_RUN_AGAIN, renewed)
-                connection.execute(_GO_ON.values(finished_at=None), {"batch": batch_id})
+                connection.execute(_UPDATE_BATCH.values(finished_at=None), {"batch": batch_id})
             return len(troubled)
 
         return await self._access.write(apply)
@@ -248,11 +248,11 @@ class DatabaseBatchStore:
 
     async def cancel(self, batch_id: str, at: datetime) -> None:
         """Cancel a batch, so that none of its waiting items starts. Do nothing if the batch has ended."""
-        unended = update(batches).where(_THIS, _UNENDED)
+        unended = update(batches).where(_THIS, _IS_UNFINISHED)
         await self._end_batch(batch_id, unended.values(cancelled_at=to_micros(at)), at)
 
     async def _update_batch(self, batch_id: str, **values: int) -> None:
-        statement = _GO_ON.values(values)
+        statement = _UPDATE_BATCH.values(values)
         await self._access.write(
             lambda connection: connection.execute(statement, {"batch": batch_id}).close()
         )
@@ -346,11 +346,11 @@ class DatabaseBatchStore:
 
     async def list_unfinished(self) -> Sequence[Batch]:
         """Return all batches that are neither finished nor cancelled."""
-        return [_read_batch(row) for row in await self._fetch_rows(select(batches).where(_UNENDED))]
+        return [_read_batch(row) for row in await self._fetch_rows(select(batches).where(_IS_UNFINISHED))]
 
     async def count_unfinished_items(self) -> int:
         """Count the items without a verdict in all unfinished batches."""
-        unended = select(batches.c.id).where(_UNENDED)
+        unended = select(batches.c.id).where(_IS_UNFINISHED)
         statement = (
             select(func.count())
             .select_from(_JOINED)
@@ -371,7 +371,7 @@ class DatabaseBatchStore:
 
     async def silent(self, before: datetime) -> Sequence[Batch]:
         """Return unfinished batches that were opened before a time and whose uploads are incomplete."""
-        open_ones = select(batches).where(_UNENDED, batches.c.complete == 0)
+        open_ones = select(batches).where(_IS_UNFINISHED, batches.c.complete == 0)
         old = open_ones.where(batches.c.created_at < to_micros(before))
         return [_read_batch(row) for row in await self._fetch_rows(old)]
 
@@ -456,8 +456,8 @@ def _read_batch(row: Any) -> Batch:
         concurrency=row["concurrency"],
         dedupe=bool(row["dedupe"]),
         complete=bool(row["complete"]),
-        cancelled_at=read_moment(row["cancelled_at"]),
-        finished_at=read_moment(row["finished_at"]),
+        cancelled_at=read_optional_time(row["cancelled_at"]),
+        finished_at=read_optional_time(row["finished_at"]),
         webhook=row["webhook"],
     )
 

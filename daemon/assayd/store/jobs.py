@@ -37,7 +37,7 @@ from assayd.store.recorder import (
     PlainJobRowWriter,
     Recorder,
     VerdictWriteResult,
-    run_isolated_step,
+    run_recorder_step,
 )
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
@@ -114,7 +114,7 @@ _HELD_RUN = (
 _NO_RUN = delete(tables.runs).where(
     tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
 )
-_MANY = _ATTEMPT.where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
+_BY_IDS = _ATTEMPT.where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
 _VERDICT = select(tables.verdicts).where(tables.verdicts.c.attempt_id == bindparam("wanted"))
 _BY_KEY = select(tables.attempts.c.id).where(
     tables.attempts.c.uid == bindparam("by_uid"), tables.attempts.c.idempotency_key == bindparam("by_key")
@@ -161,12 +161,12 @@ class DatabaseJobStore:
             if len(document) > LARGE_BYTES:
                 earlier = _find_existing_attempt(connection, attempt, digest, idempotency_key)
             if earlier is not None or not self._rows.accept(connection, attempt, values, document):
-                earlier = earlier or _require_recorded(connection, attempt, digest, idempotency_key)
+                earlier = earlier or _get_recorded_attempt(connection, attempt, digest, idempotency_key)
                 return AcceptedSubmission(attempt=earlier, existing=not _is_same_attempt(earlier, attempt))
             if labels:
                 connection.execute(_NEW_LABELS, labels)
             for recorder in self._list_recorders(attempt):
-                run_isolated_step(
+                run_recorder_step(
                     connection, "accept", partial(recorder.accepted, connection, attempt, document)
                 )
             return AcceptedSubmission(attempt=attempt, existing=False)
@@ -189,7 +189,7 @@ class DatabaseJobStore:
                 return
             connection.execute(_NEW_RUN, values)
             for recorder in self._list_recorders(run):
-                run_isolated_step(connection, "lease", partial(recorder.leased, connection, run))
+                run_recorder_step(connection, "lease", partial(recorder.leased, connection, run))
 
         await self.access.write(apply, durable=False)
 
@@ -241,7 +241,7 @@ class DatabaseJobStore:
                 self._outbox.add(connection, message)
             for recorder in self._list_recorders(attempt):
                 write = partial(recorder.finished, connection, attempt, cases, events, refusals)
-                run_isolated_step(connection, "finish", write)
+                run_recorder_step(connection, "finish", write)
             return True
 
         first = await self.access.write(apply)
@@ -275,7 +275,7 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> None:
             attempt_queries.remove(connection, attempt_ids, unless)
             for recorder in self._recorders:
-                run_isolated_step(connection, "remove", partial(recorder.removed, connection))
+                run_recorder_step(connection, "remove", partial(recorder.removed, connection))
 
         await self.access.write(apply)
 
@@ -298,7 +298,7 @@ class DatabaseJobStore:
     async def get_many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
         """Return those of the given attempts that exist, by id."""
         ids = list(attempt_ids)
-        found = await self.access.read(lambda connection: _fetch_attempts(connection, _MANY, {"ids": ids}))
+        found = await self.access.read(lambda connection: _fetch_attempts(connection, _BY_IDS, {"ids": ids}))
         return {attempt.id: attempt for attempt in found}
 
     async def get_by_idempotency_key(self, uid: int, idempotency_key: str) -> Attempt | None:
@@ -422,7 +422,7 @@ def _find_existing_attempt(
     return get_attempt(connection, found[0].id) if found else None
 
 
-def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
+def _get_recorded_attempt(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
     """Return the stored attempt with the same id or key.
 
     Raises: StoreError ``attempt.missing``, if it was just deleted, and the same errors as

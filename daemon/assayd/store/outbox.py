@@ -18,11 +18,13 @@ from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, ItemCounts
 from assayd.model.hosts import UndeliveredCount, WebhookMessage, parse_webhook_url
 from assayd.store.access import DatabaseAccess
-from assayd.store.tables import Values, from_micros, read_moment, to_micros, webhook_messages
+from assayd.store.tables import Values, from_micros, read_optional_time, to_micros, webhook_messages
 
 _MESSAGE = webhook_messages.c
-_LANES = select(_MESSAGE.uid, _MESSAGE.origin).where(_MESSAGE.next_try_at <= bindparam("now")).distinct()
-_OF_LANE = (
+_DUE_DESTINATIONS = (
+    select(_MESSAGE.uid, _MESSAGE.origin).where(_MESSAGE.next_try_at <= bindparam("now")).distinct()
+)
+_DUE_MESSAGES = (
     select(webhook_messages)
     .where(
         _MESSAGE.uid == bindparam("by_uid"),
@@ -100,9 +102,9 @@ class Outbox:
 
         def fetch(connection: Connection) -> list[WebhookMessage]:
             found: list[WebhookMessage] = []
-            for lane in connection.execute(_LANES, at).all():
+            for lane in connection.execute(_DUE_DESTINATIONS, at).all():
                 wanted = {**at, "by_uid": lane.uid, "by_origin": lane.origin}
-                found += map(_read_message, connection.execute(_OF_LANE.limit(each), wanted).mappings())
+                found += map(_read_message, connection.execute(_DUE_MESSAGES.limit(each), wanted).mappings())
             return found
 
         return await self._access.read(fetch)
@@ -111,7 +113,7 @@ class Outbox:
         """Return the time at which the next message after a given time is due, or None if there is none."""
         at = {"now": to_micros(after)}
         return await self._access.read(
-            lambda connection: read_moment(connection.execute(_NEXT, at).scalar_one())
+            lambda connection: read_optional_time(connection.execute(_NEXT, at).scalar_one())
         )
 
     async def postpone(self, message_id: str, *, tries: int, until: datetime) -> None:
@@ -142,7 +144,7 @@ class Outbox:
         The result includes the oldest one's time.
         """
         count, oldest = await self._access.read(lambda connection: connection.execute(_UNDELIVERED).one())
-        return UndeliveredCount(count=count, oldest=read_moment(oldest))
+        return UndeliveredCount(count=count, oldest=read_optional_time(oldest))
 
 
 def _read_message(row: Mapping[Any, Any]) -> WebhookMessage:

@@ -135,7 +135,7 @@ class SubmissionCompleter(Protocol):
 
 
 @runtime_checkable
-class GroupNamer(Protocol):
+class GroupFinder(Protocol):
     """An interface for record stores that know the groups of an attempt, such as its pipeline."""
 
     async def find_groups(self, attempt_id: str) -> Mapping[str, str]:
@@ -146,7 +146,7 @@ class GroupNamer(Protocol):
         ...
 
 
-def run_isolated_step(connection: Connection, step: str, write: Callable[[], None]) -> None:
+def run_recorder_step(connection: Connection, step: str, write: Callable[[], None]) -> None:
     """Run a recorder's step in a savepoint, so that its failure can't abort the transaction.
 
     The step is tried up to `TRIES` times; database errors are logged.

@@ -4,9 +4,10 @@ A server can restart, and other processes write to the same database. Therefore,
 may have been lost. Every change first checks which of its rows exist, so that a commit whose response was
 lost isn't applied twice.
 
-`run_together` sends changes of one statement each in groups, so that a group takes one round trip. For each
-statement, SQLAlchemy's overhead is several times the driver's, and BEGIN, the statement and COMMIT take one
-round trip each. To avoid both costs, the SQL text is built only once and pending changes are grouped.
+`run_in_one_transaction` sends changes of one statement each in groups, so that a group takes one round trip.
+For each statement, SQLAlchemy's overhead is several times the driver's, and BEGIN, the statement and COMMIT
+take one round trip each. To avoid both costs, the SQL text is built only once and pending changes are
+grouped.
 """
 
 from __future__ import annotations
@@ -52,15 +53,15 @@ T = TypeVar("T")
 
 PATIENCE_S = 15.0
 """Seconds for which a restarting server may be unreachable before operations fail."""
-PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+CONNECT_RETRY_DELAYS_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds between connection attempts; the last value repeats."""
-CROSSED_TRIES = 4
+MAX_CONFLICT_TRIES = 4
 """Maximum tries of a change that conflicts with concurrent changes."""
 
 # Serialization failures: when repeated, the later change sees the effects of the earlier one.
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
-_CROSSED = {"40001", "40P01", "23503", "23505"}
-_AWAY = ("08", "57P")
+_CONFLICT_SQLSTATES = {"40001", "40P01", "23503", "23505"}
+_UNREACHABLE_SQLSTATES = ("08", "57P")
 _LOCK = 0x617373617964
 """The advisory lock that protects the creation and alteration of tables."""
 
@@ -126,8 +127,8 @@ class ServerRetry:
         self._away_since: float | None = None
         self._retrying = Retrying(
             retry=retry_if_exception(is_unreachable),
-            wait=wait_chain(*map(wait_fixed, PAUSES_S)),
-            stop=self._is_patience_over,
+            wait=wait_chain(*map(wait_fixed, CONNECT_RETRY_DELAYS_S)),
+            stop=self._has_retry_time_expired,
             sleep=sleep,
             reraise=True,
         )
@@ -141,7 +142,7 @@ class ServerRetry:
         self._away_since = None
         return result
 
-    def _is_patience_over(self, _state: RetryCallState) -> bool:
+    def _has_retry_time_expired(self, _state: RetryCallState) -> bool:
         now = self._clock()
         self._away_since = since = self._away_since or now
         return now - since > PATIENCE_S
@@ -153,12 +154,12 @@ def is_unreachable(problem: BaseException) -> bool:
         return False
     state = getattr(problem.orig, "sqlstate", None)
     unconnected = state is None and problem.statement is None and isinstance(problem, OperationalError)
-    return problem.connection_invalidated or unconnected or str(state).startswith(_AWAY)
+    return problem.connection_invalidated or unconnected or str(state).startswith(_UNREACHABLE_SQLSTATES)
 
 
 def is_conflict(problem: BaseException) -> bool:
     """Return whether a change failed only because of a concurrent change."""
-    return isinstance(problem, DBAPIError) and getattr(problem.orig, "sqlstate", None) in _CROSSED
+    return isinstance(problem, DBAPIError) and getattr(problem.orig, "sqlstate", None) in _CONFLICT_SQLSTATES
 
 
 def select_json_rows(table: Table) -> TableValuedAlias:
@@ -272,7 +273,9 @@ class SingleStatementChange(Generic[T]):
         return self._read(self._text.decode_row(row))
 
 
-def run_together(connection: Connection, statements: Sequence[SingleStatementChange[Any]]) -> list[Any]:
+def run_in_one_transaction(
+    connection: Connection, statements: Sequence[SingleStatementChange[Any]]
+) -> list[Any]:
     """Run statements in one transaction and one round trip to the server, and return the results in order.
 
     The connection must not be in a transaction. Raises: DBAPIError; the caller must then discard the

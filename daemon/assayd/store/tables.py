@@ -39,7 +39,7 @@ from assayd.model.submission import Peer
 
 _MARK = "\x1a"
 
-_MARKED = re.compile(f"{_MARK}(.)", re.DOTALL)
+_ESCAPE_SEQUENCE = re.compile(f"{_MARK}(.)", re.DOTALL)
 
 _WRITTEN = str.maketrans({"\0": f"{_MARK}0", _MARK: f"{_MARK}1"})
 
@@ -56,7 +56,7 @@ def decode_text(text: str) -> str:
     """Decode a string that was encoded by `encode_text`."""
     if _MARK not in text:
         return text
-    return _MARKED.sub(lambda found: "\0" if found[1] == "0" else _MARK, text)
+    return _ESCAPE_SEQUENCE.sub(lambda found: "\0" if found[1] == "0" else _MARK, text)
 
 
 class ExactText(TypeDecorator[str]):
@@ -543,19 +543,19 @@ def _add_verdict(attempt: Attempt, row: Mapping[Any, Any]) -> Attempt:
         rules=tuple(json.loads(row["rules"])),
         enforcement=Enforcement(row["enforcement"]) if row["enforcement"] else None,
         approvable=bool(row["approvable"]) and row["distrusted_at"] is None,
-        started_at=read_moment(row["started_at"]),
-        finished_at=read_moment(row["finished_at"]),
+        started_at=read_optional_time(row["started_at"]),
+        finished_at=read_optional_time(row["finished_at"]),
         timings_s=json.loads(row["timings"]),
         warm=None if row["warm"] is None else bool(row["warm"]),
         bundle=row["bundle"],
         artifacts=tuple(Artifact(**artifact) for artifact in json.loads(row["artifacts"])),
         node=row["node"],
-        distrusted_at=read_moment(row["distrusted_at"]),
+        distrusted_at=read_optional_time(row["distrusted_at"]),
         error=None if code is None else Failure(code=code, message=row["error_message"]),
     )
 
 
-def read_moment(value: object) -> datetime | None:
+def read_optional_time(value: object) -> datetime | None:
     """Return a column's microseconds since 1970 as a UTC time, or None for NULL."""
     return None if value is None else from_micros(cast("int", value))
 

@@ -54,7 +54,7 @@ longer and need more space.
 """
 SETTLE_S = 15.0
 """Seconds between flushes of the file system, after which stored contents are deleted."""
-MAX_UNSETTLED = 8 * 2**20
+EARLY_FLUSH_BYTES = 8 * 2**20
 """Bytes of stored contents that trigger an early flush, so that the database stays small."""
 _MAX_KEPT = 1024
 _LENGTHS = struct.Struct(">II")
@@ -77,8 +77,8 @@ class UnsyncedBundles:
         self._access = access
         self._root = root
         self._kept: dict[str, bytes] = {}
-        self._unsettled = 0
-        self._much = asyncio.Event()
+        self._unflushed_bytes = 0
+        self._early_flush = asyncio.Event()
 
     def keep(self, location: str, files: Mapping[str, bytes]) -> None:
         """Keep the contents of a bundle in memory until its verdict is recorded."""
@@ -101,9 +101,9 @@ class UnsyncedBundles:
         contents = self._kept.pop(attempt.bundle, None) if attempt.bundle is not None else None
         if contents is None:
             return lambda _: None
-        self._unsettled += len(contents)
-        if self._unsettled >= MAX_UNSETTLED:
-            self._much.set()
+        self._unflushed_bytes += len(contents)
+        if self._unflushed_bytes >= EARLY_FLUSH_BYTES:
+            self._early_flush.set()
         values = {
             "attempt_id": attempt.id,
             "location": attempt.bundle,
@@ -150,9 +150,9 @@ class UnsyncedBundles:
 
     async def _flush_periodically(self) -> None:
         while True:
-            await pause(SETTLE_S, unless=self._much)
-            self._much.clear()
-            self._unsettled = 0
+            await pause(SETTLE_S, unless=self._early_flush)
+            self._early_flush.clear()
+            self._unflushed_bytes = 0
             try:
                 await self.flush_bundles()
             except StoreError as trouble:

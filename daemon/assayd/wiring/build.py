@@ -284,7 +284,7 @@ async def _set_gauge_functions(basics: CoreParts, scheduler: Scheduler, stack: A
 
 
 def _compute_oldest_age(scheduler: Scheduler, clock: Clock) -> float:
-    oldest = scheduler.oldest_accepted_at()
+    oldest = scheduler.get_oldest_acceptance_time()
     return 0.0 if oldest is None else (clock.now() - oldest).total_seconds()
 
 
@@ -311,7 +311,7 @@ def open_audit_log(settings: Settings, basics: CoreParts, stack: AsyncExitStack)
         subject=__version__,
         settings=sorted(settings.origins),  # Only names, because values may be secrets.
         settings_sha256=digest(settings.model_dump_json().encode()),
-        policies=basics.policies.digests_by_name(),
+        policies=basics.policies.get_digests_by_name(),
     )
     return audit
 

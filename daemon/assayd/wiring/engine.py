@@ -48,7 +48,7 @@ class ComparedEngine:
     sandbox: Sandbox
 
 
-Challenge = Callable[[AsyncExitStack], Awaitable[ComparedEngine]]
+OpenAlternative = Callable[[AsyncExitStack], Awaitable[ComparedEngine]]
 """Opens the alternative engine until the stack closes."""
 
 
@@ -57,7 +57,7 @@ class EngineComparison:
     """A comparison of the selected engine with the alternative, by containers for the same run spec."""
 
     chosen: ComparedEngine
-    challenge: Challenge
+    challenge: OpenAlternative
     check_isolation: Callable[[ComparedEngine], Awaitable[Sequence[str]]]
     spec: RunSpec
     origin: ContainerOrigin
@@ -127,7 +127,7 @@ def read_comparison(file: Path, between: Sequence[str] = ()) -> str:
         return ""
 
 
-_ASKED_WITHIN_S = 10.0
+_PROBE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ def create_isolation_check(engine: Engine) -> IsolationCheck:
         reason = "isolation check failed: " + "; ".join(leaks)
         log.error("templates.given_up", reason=reason)
         await engine.disable_templates(reason)
-        sandbox.pool.retire_idle("the isolation check failed")
+        sandbox.pool.remove_idle_containers("the isolation check failed")
         return await check_isolation(sandbox)
 
     return check
@@ -232,7 +232,7 @@ def _create_oci(settings: Settings) -> OciEngine:
 
 async def _is_responding(engine: Engine) -> bool:
     try:
-        async with asyncio.timeout(_ASKED_WITHIN_S):
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
             await engine.info()
     except (EngineError, TimeoutError):
         return False

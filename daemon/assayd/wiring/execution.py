@@ -76,7 +76,7 @@ async def build_local_execution(basics: CoreParts, stack: AsyncExitStack) -> Exe
         basics.settings,
         basics.limits,
         usual=usual,
-        images_named=basics.policies.images_with_profiles,
+        list_profile_images=basics.policies.get_profiles_by_image,
         clock=basics.clock,
         ids=basics.ids,
         origin=basics.origin,
@@ -127,7 +127,7 @@ def _build_execution(basics: CoreParts, sandbox: Sandbox, selftest: SelfTest) ->
         retry_window_s=settings.engine.patience_s,
         max_runs=settings.attempts.max_runs,
         require_image=lambda job, spec: trials.require_usable(job.validator, job.policy, spec),
-        add_hints=ImageHints(sandbox.images, basics.policies.images_with_profiles).add,
+        add_hints=ImageHints(sandbox.images, basics.policies.get_profiles_by_image).add,
     )
 
 
@@ -143,7 +143,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     limits: DaemonLimits,
     *,
     usual: Sequence[RunSpec],
-    images_named: Callable[[], Mapping[str, Sequence[str]]],
+    list_profile_images: Callable[[], Mapping[str, Sequence[str]]],
     clock: Clock,
     ids: IdSource,
     origin: ContainerOrigin,
@@ -169,7 +169,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     make_sandbox = partial(_build_sandbox, egress=relay, clock=clock)
     sandbox = make_sandbox(engine, pool)
     readiness = _build_supervisor(engine, chosen, reaper, sandbox, usual, settings)
-    readiness.images_named = images_named
+    readiness.list_profile_images = list_profile_images
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
             chosen=ComparedEngine(engine=chosen.engine, sandbox=sandbox),
@@ -190,7 +190,7 @@ def _build_reaper(engine: Engine, pool: ContainerPool, origin: ContainerOrigin, 
     return Reaper(
         engine=engine,
         daemon_id=origin.daemon_id,
-        live=pool.live_containers,
+        live=pool.list_live_containers,
         on_gone=pool.forget,
         owns=partial(owns_containers, origin, settings.executors),
     )
@@ -351,16 +351,16 @@ def build_executors(
         )
 
     async def sweep(number: int) -> None:
-        await readiness.reaper.of_executor(number).sweep(patient=False)
+        await readiness.reaper.create_executor_reaper(number).sweep(patient=False)
 
     parts = DaemonParts(
         jobs=basics.jobs,
         require_image=execution.require_image,
         attachments=basics.conclusion.attachments,
         slots=execution.slots,
-        refuse_further_run=execution.refuse_further_run,
+        require_run_left=execution.require_run_left,
         sweep=sweep,
-        images=basics.policies.images_with_profiles,
+        images=basics.policies.get_profiles_by_image,
     )
     executors = ExecutorSet(
         count, WorkerParents(basics.overrides.executor_program, settings.validators), start, parts
@@ -388,7 +388,7 @@ async def build_executor_parts(worker: ExecutorWorker, start: object, stack: Asy
         limits,
         part=part,
         usual=start.usual,
-        images_named=lambda: worker.images,
+        list_profile_images=lambda: worker.images,
         clock=clock,
         ids=UlidGenerator(),
         origin=start.origin,

@@ -92,7 +92,7 @@ def derive_limits(settings: Settings, part: Part = WHOLE) -> DaemonLimits:
         batch=BatchLimits(
             per_uid=limits.batches_per_uid,
             concurrency=limits.batch_concurrency,
-            silent_upload=timedelta(hours=limits.silent_upload_h),
+            max_upload_pause=timedelta(hours=limits.silent_upload_h),
             lines=LineCaps(line_bytes=caps.body_bytes, payload=payload, lines=limits.batch_lines),
         ),
         library_bytes=limits.library_mb_per_uid * MIB,

@@ -1,7 +1,7 @@
 """Contains the common parts of model APIs: accounts, an HTTP client, answers, and errors of failed calls.
 
 Streamed text is used only for display to followers. Therefore, server-sent events are read line by line, up
-to `MOST_HEARD_BYTES` in total, and invalid events are skipped. Afterwards, `reading.py` parses the complete
+to `MAX_STREAMED_BYTES` in total, and invalid events are skipped. Afterwards, `reading.py` parses the complete
 answer separately.
 
 The HTTP client, which the vendors' libraries use, doesn't follow redirects, and limits the size of response
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     import httpx2
 
 MOST_TOKENS = 2**53
-MOST_HEARD_BYTES = 2**20
+MAX_STREAMED_BYTES = 2**20
 _DATA = b"data:"
 _DONE = b"[DONE]"
 Event = dict[str, object]
-TextOf = Callable[[Event], str]
+ExtractText = Callable[[Event], str]
 """A function that returns the text which a vendor's event adds to the answer."""
 
 
@@ -73,7 +73,7 @@ def parse_token_count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
-async def receive_response_body(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
+async def receive_response_body(response: httpx2.Response, text_of: ExtractText, heard: Heard) -> bytes:
     """Read and return the complete response body, and pass its text to `heard` as the text arrives.
 
     Raises: httpx2.HTTPError, if the connection fails or the body exceeds its limit.
@@ -88,9 +88,9 @@ async def receive_response_body(response: httpx2.Response, text_of: TextOf, hear
 class StreamingAnswerParser:
     """A parser of a streamed response that passes the text to a callback as the bytes arrive."""
 
-    def __init__(self, text_of: TextOf, heard: Heard) -> None:
+    def __init__(self, text_of: ExtractText, heard: Heard) -> None:
         self._text_of, self._heard = text_of, heard
-        self._left = MOST_HEARD_BYTES
+        self._left = MAX_STREAMED_BYTES
         self._line = bytearray()
 
     def add_bytes(self, piece: bytes) -> None:
@@ -261,7 +261,7 @@ RETRYABLE = frozenset({408, 409, 425, BUSY})
 FINAL = frozenset({"insufficient_quota"})
 """Failures that a retry can't resolve, whatever the HTTP status is."""
 SAID_CHARS = 300
-MOST_DELAY_S = 86_400.0
+MAX_RETRY_DELAY_S = 86_400.0
 """Maximum number of seconds of a requested pause."""
 
 
@@ -340,9 +340,9 @@ def parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
     wanted = headers.get("retry-after", "").strip()
     try:
         if wanted.isascii() and wanted.isdigit():
-            return min(float(wanted), MOST_DELAY_S)
+            return min(float(wanted), MAX_RETRY_DELAY_S)
         until, now = parsedate_to_datetime(wanted), parsedate_to_datetime(headers.get("date", ""))
-        return min(max((until - now).total_seconds(), 0.0), MOST_DELAY_S)
+        return min(max((until - now).total_seconds(), 0.0), MAX_RETRY_DELAY_S)
     except (ValueError, TypeError, OverflowError):
         return None
 

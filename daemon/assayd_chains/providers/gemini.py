@@ -179,5 +179,5 @@ def _find_retry_delay_s(details: list[dict[str, object]]) -> float | None:
     for detail in details:
         found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
         if found is not None:
-            return min(float(found[1]), answers.MOST_DELAY_S)
+            return min(float(found[1]), answers.MAX_RETRY_DELAY_S)
     return None

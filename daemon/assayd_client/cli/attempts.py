@@ -110,7 +110,7 @@ def iter_replay_diff_lines(attempt: Document) -> Iterator[StyledLine]:
         yield build_line((f"  … and {diff['more']} more", "dim"))
 
 
-def replay_exit_code(attempt: Document) -> int:
+def compute_replay_exit_code(attempt: Document) -> int:
     """Return the exit code of a replay, depending on whether both results exist and are equal."""
     if attempt["verdict"] == "cancelled":
         return CANCELLED
@@ -301,7 +301,7 @@ def replay(context: typer.Context, attempt_id: AttemptId, as_json: Json = False)
         print_json(attempt)
     else:
         get_stdout().lines(iter_replay_diff_lines(attempt))
-    raise typer.Exit(replay_exit_code(attempt))
+    raise typer.Exit(compute_replay_exit_code(attempt))
 
 
 def artifacts(

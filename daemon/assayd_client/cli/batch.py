@@ -160,12 +160,12 @@ def _open_output(path: Path, files: ExitStack) -> TextIO:
 
 
 OVER = ("finished", "cancelled")
-RATE_OVER_S = 30.0
+RATE_WINDOW_S = 30.0
 """The number of seconds over which the rate is measured, so that the rate follows current changes."""
 
 
 class ThroughputMeter:
-    """A meter of the number of items that finished per second, over the last `RATE_OVER_S` seconds."""
+    """A meter of the number of items that finished per second, over the last `RATE_WINDOW_S` seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -173,7 +173,7 @@ class ThroughputMeter:
     def note(self, at_s: float, done: int) -> None:
         """Record the number of finished items at a point in time."""
         self._seen.append((at_s, done))
-        while len(self._seen) > 2 and self._seen[1][0] < at_s - RATE_OVER_S:
+        while len(self._seen) > 2 and self._seen[1][0] < at_s - RATE_WINDOW_S:
             self._seen.popleft()
 
     @property

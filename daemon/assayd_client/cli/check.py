@@ -19,7 +19,15 @@ from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
 from assayd_client import Document, PlainClient
 from assayd_client.cli.kinds import get_files_reader
-from assayd_client.cli.options import CANCELLED, FAILED, OF_VERDICT, TROUBLE, VALIDATED, Junit, open_client
+from assayd_client.cli.options import (
+    CANCELLED,
+    EXIT_CODE_BY_VERDICT,
+    FAILED,
+    TROUBLE,
+    VALIDATED,
+    Junit,
+    open_client,
+)
 from assayd_client.cli.report import SubmissionOrigin
 from assayd_client.cli.submitting import add_file_label, read_files, submit_and_wait
 from assayd_client.cli.terminal import get_stdout
@@ -163,7 +171,7 @@ def build_submission(
     )
 
 
-WORST = (TROUBLE, CANCELLED, FAILED, VALIDATED)
+EXIT_CODE_PRECEDENCE = (TROUBLE, CANCELLED, FAILED, VALIDATED)
 """Exit codes in order of precedence."""
 
 
@@ -211,8 +219,8 @@ def check(
             f"assay: nothing to check: no [[file]] table in {NAME} matches the named files", file=sys.stderr
         )
         return
-    codes = {OF_VERDICT[attempt["verdict"]] for attempt, _ in done}
-    raise typer.Exit(next(code for code in WORST if code in codes))
+    codes = {EXIT_CODE_BY_VERDICT[attempt["verdict"]] for attempt, _ in done}
+    raise typer.Exit(next(code for code in EXIT_CODE_PRECEDENCE if code in codes))
 
 
 def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, CheckProject]]:

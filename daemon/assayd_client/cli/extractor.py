@@ -151,7 +151,7 @@ Tree = Annotated[
 ]
 MOST_SHAPES = 10
 MOST_REASONS = 3
-MOST_CHANGED = 50
+MAX_REPAIR_PATHS = 50
 """Maximum number of paths of changed shapes to try in a repair."""
 
 
@@ -333,7 +333,7 @@ def _begin_repair(
     """
     submission = entry["submission"]
     shapes = [one["unmatched"] for one in change["lost_shapes"]]
-    paths = list(dict.fromkeys(path for some in shapes for path in some))[:MOST_CHANGED]
+    paths = list(dict.fromkeys(path for some in shapes for path in some))[:MAX_REPAIR_PATHS]
     kept = [case for case in cases if case["result"]]
     payload = {
         "code": submission["payload"]["code"],

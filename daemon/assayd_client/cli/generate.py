@@ -48,11 +48,11 @@ from assayd_client.cli.texts import fetch_stored_submission, get_submission_text
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _WORDS = 4
 _CHARS = 40
-_SAY_LITTLE = """
+_FILLER_TEXT = """
 a an and are as at be by can compute each every find for from get give gives has have i in into is it its me
 must of on or out please return should take that the their them then this to what when which with write
 """
-_FILLERS = frozenset(_SAY_LITTLE.split())
+_FILLERS = frozenset(_FILLER_TEXT.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def find_name_problem(name: str) -> str:
     return "" if NAME.fullmatch(name) else "Use a-z, 0-9, _ and -, at most 64 characters."
 
 
-OF_OUTCOME = {"validated": VALIDATED, "cancelled": CANCELLED, "provider_failed": TROUBLE}
+EXIT_CODE_BY_OUTCOME = {"validated": VALIDATED, "cancelled": CANCELLED, "provider_failed": TROUBLE}
 _SCHEMA_SUFFIX = ".sql"
 
 
@@ -220,7 +220,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     else:
         shown = submitted if out is None else None
         print("\n".join((*describe_generation(generation, shown), *iter_next_steps(generation, failure))))
-    raise typer.Exit(OF_OUTCOME.get(generation["outcome"], FAILED))
+    raise typer.Exit(EXIT_CODE_BY_OUTCOME.get(generation["outcome"], FAILED))
 
 
 def _save_result(
@@ -449,7 +449,7 @@ def give_hint(
             client, client.hint_generation(found, hint, attempt_id=edited), tell=not as_json
         )
         _print_generation(client, ended, as_json=as_json)
-    raise typer.Exit(OF_OUTCOME.get(ended["outcome"], FAILED))
+    raise typer.Exit(EXIT_CODE_BY_OUTCOME.get(ended["outcome"], FAILED))
 
 
 @generation_app.command("cancel")

@@ -322,7 +322,7 @@ def _find_users(image: str) -> Sequence[str]:
 
     settings = load_settings()
     kinds = registry.load_validators(settings.validators).values()
-    named = load_profiles(settings).images_with_profiles().get(image, ())
+    named = load_profiles(settings).get_profiles_by_image().get(image, ())
     parts = [f"kind {kind.name}" for kind in kinds if kind.image == image]
     return [*parts, *(f"profile {name}" for name in named)]
 

@@ -37,7 +37,7 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Json = False,
 ) -> None:
     """Validate a module, and install it into a tree if it passes; the replaced version is kept."""
-    from assayd_client.cli.options import OF_VERDICT
+    from assayd_client.cli.options import EXIT_CODE_BY_VERDICT
     from assayd_client.cli.submitting import submit_and_wait
     from assayd_client.cli.terminal import get_stderr, print_json
     from assayd_client.cli.validate import print_attempt
@@ -50,10 +50,10 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
         attempt = submit_and_wait(client, submission, show_progress=get_stderr().is_terminal and not as_json)
         if attempt["verdict"] != "validated":
             print_attempt(attempt, as_json=as_json)
-            raise typer.Exit(OF_VERDICT[attempt["verdict"]])
+            raise typer.Exit(EXIT_CODE_BY_VERDICT[attempt["verdict"]])
         attested = any(one["name"] == "attestation.json" for one in attempt["artifacts"])
         proof = client.artifact(attempt["id"], "attestation.json") if attested else None
-    record = module_tree.verdict_record(attempt, candidate, datetime.now(UTC))
+    record = module_tree.build_verdict_record(attempt, candidate, datetime.now(UTC))
     replaced = module_tree.install(tree, candidate, record, proof, allowed)
     if as_json:
         print_json({**record, "module": candidate.name, "version": candidate.version, "replaced": replaced})
@@ -65,7 +65,7 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
 @module_app.command("list")
 def list_modules(tree: Tree, as_json: Json = False) -> None:
     """List the modules in a tree; needs no daemon."""
-    _print_modules(module_tree.installed_modules(tree), as_json=as_json)
+    _print_modules(module_tree.list_installed_modules(tree), as_json=as_json)
 
 
 @module_app.command("rollback")
@@ -92,7 +92,7 @@ def verify(
     """Compare a tree's files with the validated digests; exits with 1 if any differs. Needs no daemon."""
     from assayd_client.cli.options import FAILED
 
-    found = module_tree.installed_modules(tree, attestations=key is not None)
+    found = module_tree.list_installed_modules(tree, attestations=key is not None)
     if key is not None:
         check = import_part("assayd_attestation.commands:add_attestation_problems", "module verify --key")
         found = check(found, key)

@@ -27,7 +27,7 @@ INTERRUPTED = 130
 """A keyboard interrupt with nothing to cancel: the exit code that shells expect."""
 READER_GONE = 141
 """The output pipe is closed, e.g. by `| head`: 128 plus the number of SIGPIPE, as shells expect."""
-OF_VERDICT: Mapping[str, int] = {
+EXIT_CODE_BY_VERDICT: Mapping[str, int] = {
     "validated": VALIDATED,
     "failed": FAILED,
     "error": TROUBLE,

@@ -23,7 +23,7 @@ TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 """The tables of this network namespace; the second doesn't exist in a kernel without IPv6."""
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST = 4, 20, 1
 ANY_COOKIE = (0xFFFFFFFF, 0xFFFFFFFF)
-UID_AT = 16 + 4 + 48 + 12
+UID_OFFSET = 16 + 4 + 48 + 12
 """The offset of the uid in a response: after the header, the state, the connection and three numbers."""
 ESTABLISHED = "01"
 """The only relevant state; in other states, sockets without a process are listed with root as the owner."""
@@ -114,7 +114,7 @@ def query_kernel_uid(local: Address, remote: Address) -> int | None:
     kind = struct.unpack_from("=H", answer, 4)[0]
     if kind != SOCK_DIAG_BY_FAMILY or answer[17] != int(ESTABLISHED):
         return None
-    return int(struct.unpack_from("=I", answer, UID_AT)[0])
+    return int(struct.unpack_from("=I", answer, UID_OFFSET)[0])
 
 
 def find_uid_in_tables(local: Address, remote: Address) -> int | None:

@@ -138,18 +138,18 @@ def explain_access(policy: Document, url: str, method: str) -> tuple[bool, str]:
 
 def _parse_target(url: str, method: str) -> Target | InvalidTarget:
     """Parse a URL as the target that a client would request from the relay."""
-    from assayd.egress.decision import read_target
+    from assayd.egress.decision import parse_target
 
     try:
         parts = urlsplit(url)
     except ValueError as problem:
         raise RequestError("usage", f"{url!r} isn't a URL: {problem}") from problem
     if parts.scheme == "http":
-        return read_target(method, url.partition("#")[0])
+        return parse_target(method, url.partition("#")[0])
     if parts.scheme == "https":
         place = parts.netloc.removesuffix(":")
         bare = place.endswith("]") or ":" not in place.rpartition("@")[2]
-        return read_target("CONNECT", f"{place}:{HTTPS_PORT}" if bare else place)
+        return parse_target("CONNECT", f"{place}:{HTTPS_PORT}" if bare else place)
     raise RequestError("usage", f"{url!r} is neither an http:// nor an https:// URL")
 
 

@@ -196,7 +196,7 @@ MAX_FINDINGS = 20
 MAX_LINES = 20
 """Maximum number of further lines to list for equal findings."""
 MAX_CASES = 10
-LEAST_GROUPED = 4
+MIN_GROUPED_PATHS = 4
 """Minimum number of an extractor's paths that a report groups by shape."""
 TABLES = ("dataframe", "ndarray", "series")
 """Tags of values that have a preview below the line of their case."""
@@ -436,7 +436,7 @@ def _iter_shape_lines(cases: Sequence[Document]) -> Iterator[StyledLine]:
     """Yield the number of path shapes with extracted fields, and one path of each other shape."""
     got = {case["name"]: case["status"] == "passed" and case["result"] != {} for case in cases}
     groups = group_by_shape(got)
-    if len(cases) < LEAST_GROUPED or len(groups) == 1:
+    if len(cases) < MIN_GROUPED_PATHS or len(groups) == 1:
         return
     without = [group for group in groups.values() if not all(got[path] for path in group)]
     yield build_line("")

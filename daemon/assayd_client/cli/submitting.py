@@ -40,9 +40,9 @@ from assayd_client.cli.report import UNKNOWN, SubmissionOrigin, iter_stage_lines
 from assayd_client.cli.terminal import StyledLine, TerminalOutput, build_line, format_count, get_stderr, plain
 from assayd_client.trees import TreeWalk, compute_shape, group_by_shape
 
-PER_SHAPE = 3
+MAX_PATHS_PER_SHAPE = 3
 """Maximum number of paths to choose for each shape in a folder."""
-MOST_CHOSEN = 50
+MAX_CHOSEN_PATHS = 50
 """Maximum number of paths to choose from a folder in total."""
 MAX_BYTES = 16 * 2**20
 """Maximum size of a file with a list of paths."""
@@ -131,24 +131,24 @@ def group_files_by_shape(tree: Path) -> dict[str, ShapeGroup]:
         group = groups.setdefault(compute_shape(path), ShapeGroup(count=0, chosen=[]))
         group.count += 1
         # The smallest checksums: an even sample of any number of paths, and the same at the next call.
-        group.chosen = sorted([*group.chosen, path], key=_build_checksum_key)[:PER_SHAPE]
+        group.chosen = sorted([*group.chosen, path], key=_build_checksum_key)[:MAX_PATHS_PER_SHAPE]
     if not groups:
         raise RequestError("usage", f"--sample-tree: {tree} contains no readable files; name another folder")
     return dict(sorted(groups.items(), key=lambda item: (-item[1].count, item[0])))
 
 
 def select_sample_paths(groups: Mapping[str, ShapeGroup]) -> Iterator[str]:
-    """Yield at most `MOST_CHOSEN` paths.
+    """Yield at most `MAX_CHOSEN_PATHS` paths.
 
     Every shape is represented by one path before any shape is represented by a second path.
     """
     rounds = (
         group.chosen[number]
-        for number in range(PER_SHAPE)
+        for number in range(MAX_PATHS_PER_SHAPE)
         for group in groups.values()
         if number < len(group.chosen)
     )
-    return (path for _, path in zip(range(MOST_CHOSEN), rounds, strict=False))
+    return (path for _, path in zip(range(MAX_CHOSEN_PATHS), rounds, strict=False))
 
 
 def _build_checksum_key(path: str) -> tuple[int, str]:
@@ -234,7 +234,7 @@ WORDS = {
     "judging": "judging",
     "finished": "finished",
 }
-MOST_PRINTED = 8
+MAX_OUTPUT_TAIL_LINES = 8
 """Maximum number of output lines to show while the code runs."""
 MOST_CHARS = 1000
 """Maximum number of characters of one output line."""
@@ -248,7 +248,7 @@ class ProgressView:
         self._stages: list[Document] = []
         self._state = "queued"
         self._unit: Document | None = None
-        self._printed: deque[str] = deque([""], maxlen=MOST_PRINTED + 1)
+        self._printed: deque[str] = deque([""], maxlen=MAX_OUTPUT_TAIL_LINES + 1)
 
     def apply(self, event: StreamEvent) -> None:
         """Update the known state with one event of the attempt."""
@@ -275,7 +275,7 @@ class ProgressView:
         """Yield the lines to show, with stages, the current action, and the code's last output."""
         yield from iter_stage_lines(self._stages)
         yield build_line(("▸ ", "cyan"), self._current_activity())
-        printed = [each for each in self._printed if each][-MOST_PRINTED:]
+        printed = [each for each in self._printed if each][-MAX_OUTPUT_TAIL_LINES:]
         yield from (build_line(("  │ ", "dim"), plain(each.expandtabs(8))) for each in printed)
 
     def _current_activity(self) -> str:

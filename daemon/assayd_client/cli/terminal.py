@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TextIO
 
-LEAST_WIDTH = 20
+MIN_TERMINAL_WIDTH = 20
 WIDTH_WHEN_PIPED = 100
-USUAL_WIDTH = 80
+DEFAULT_TERMINAL_WIDTH = 80
 """The width of a terminal that doesn't report its width."""
 
 _SGR = {
@@ -151,7 +151,7 @@ def wrap_text(text: str, width: int) -> list[str]:
 def _create_terminal_output(file: TextIO) -> TerminalOutput:
     terminal = file.isatty()
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = max(_get_terminal_width(file), LEAST_WIDTH) if terminal else None
+    width = max(_get_terminal_width(file), MIN_TERMINAL_WIDTH) if terminal else None
     return TerminalOutput(
         file, width=width, colour=colour, ascii_only=not can_show_unicode(encoding=file.encoding)
     )
@@ -163,9 +163,9 @@ def _get_terminal_width(file: TextIO) -> int:
     if said.isascii() and said.isdigit() and int(said):
         return int(said)
     try:
-        return os.get_terminal_size(file.fileno()).columns or USUAL_WIDTH
+        return os.get_terminal_size(file.fileno()).columns or DEFAULT_TERMINAL_WIDTH
     except OSError:
-        return USUAL_WIDTH
+        return DEFAULT_TERMINAL_WIDTH
 
 
 def _apply_style(text: str, style: str) -> str:
@@ -272,7 +272,7 @@ def print_json(document: object) -> None:
 GAP = 2
 LEAST = 8
 """Minimum width of a column in a table."""
-LEAST_LAST = 16
+MIN_LAST_COLUMN_WIDTH = 16
 """A last column with less room than this is printed below the rows."""
 
 STYLES = {
@@ -316,7 +316,7 @@ def _iter_table_lines(heads: Row, rows: Sequence[Row], width: int) -> Iterator[S
     below = False
     if _sum_widths(widths) > width:
         room = width - _sum_widths(widths[:-1]) - GAP
-        below = room < min(LEAST_LAST, widths[-1])
+        below = room < min(MIN_LAST_COLUMN_WIDTH, widths[-1])
         if below:
             widths = widths[:-1]
         else:

@@ -17,7 +17,7 @@ from assayd.errors import AssaydError, RequestError
 from assayd_client import Document, PlainClient, Target
 from assayd_client.cli.kinds import AttemptView, get_form_printer
 from assayd_client.cli.options import (
-    OF_VERDICT,
+    EXIT_CODE_BY_VERDICT,
     VALIDATED,
     Fields,
     Json,
@@ -156,7 +156,7 @@ def _print_written_path(path: Path) -> None:
 
 
 LOOK_EVERY_S = 0.25
-CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
 
 Signature = tuple[tuple[str, int, int, int], ...]
 
@@ -212,7 +212,7 @@ def _clear_and_validate(validate: Callable[[], int], *, clear: bool) -> int:
     Errors in the submission are reported without ending the loop, because the next save may correct them.
     """
     if clear:
-        sys.stdout.write(CLEAR)
+        sys.stdout.write(CLEAR_SCREEN)
         sys.stdout.flush()
     try:
         code = validate()
@@ -470,7 +470,7 @@ def validate_once(
         _print_retry_context(attempt)
     elif print_form is None and (shown.as_json or not shown.reports.uses_stdout):
         print_attempt(attempt, as_json=shown.as_json, fields=shown.fields, origin=origin)
-    return OF_VERDICT[attempt["verdict"]]
+    return EXIT_CODE_BY_VERDICT[attempt["verdict"]]
 
 
 def print_attempt(

@@ -11,7 +11,7 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
 from assayd_client.cli.ids import resolve_workflow_id as find_workflow
-from assayd_client.cli.options import FAILED, OF_VERDICT, VALIDATED, Json, open_client
+from assayd_client.cli.options import EXIT_CODE_BY_VERDICT, FAILED, VALIDATED, Json, open_client
 from assayd_client.cli.report import SubmissionOrigin, iter_finding_lines
 from assayd_client.cli.submitting import cancel_on_interrupt, parse_settings, read_files, read_input
 from assayd_client.cli.terminal import (
@@ -219,7 +219,7 @@ def _wait_and_print(
     else:
         get_stderr().print(f"assay: workflow {ended['id']}: {plain(ended['detail'] or ended['verdict'])}")
         get_stderr().print(f"Show it with: assay workflow show {ended['id']}")
-    raise typer.Exit(OF_VERDICT.get(ended["verdict"], FAILED))
+    raise typer.Exit(EXIT_CODE_BY_VERDICT.get(ended["verdict"], FAILED))
 
 
 def _follow_workflow(client: PlainClient, workflow: Document, *, tell: bool) -> Document:

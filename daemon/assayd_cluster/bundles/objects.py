@@ -23,7 +23,7 @@ from assayd.errors import StoreError
 from assayd.model.attempt import Bundle, WrittenBundle
 from assayd.store.artifacts import (
     MANIFEST,
-    OTHERS_S,
+    MIN_SWEEP_AGE_S,
     PIECE_BYTES,
     build_artifact_missing_error,
     build_bundle_contents,
@@ -123,7 +123,7 @@ class ObjectArtifactStore:
         """Remove the objects of old bundles without a manifest, and return the number of these bundles."""
         swept = 0
         async for location, age_s, is_whole in self.iter_locations():
-            if not is_whole and age_s > OTHERS_S:
+            if not is_whole and age_s > MIN_SWEEP_AGE_S:
                 await self.remove(location)
                 swept += 1
         return swept

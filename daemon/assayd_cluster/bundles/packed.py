@@ -29,7 +29,7 @@ from assayd.model.attempt import Bundle, WrittenBundle
 from assayd.store import artifacts
 from assayd.store.artifacts import (
     MANIFEST,
-    OTHERS_S,
+    MIN_SWEEP_AGE_S,
     PIECE_BYTES,
     build_artifact_missing_error,
     build_bundle_contents,
@@ -233,7 +233,7 @@ class PackedArtifactStore:
         with translate_errors("sweeping the bundles"):
             for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
                 with suppress(FileNotFoundError):
-                    if time.time() - left.stat().st_mtime >= OTHERS_S:
+                    if time.time() - left.stat().st_mtime >= MIN_SWEEP_AGE_S:
                         left.unlink()
                         swept += 1
         return swept

@@ -27,7 +27,7 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.artifacts import (
     DIGEST_CHARS,
     MANIFEST,
-    OTHERS_S,
+    MIN_SWEEP_AGE_S,
     build_artifact_missing_error,
     build_tar_header,
     split_location,
@@ -239,7 +239,7 @@ async def remove_unreferenced_bundles(bundles: VerifiedArtifactStore, access: Da
     """
     removed, old = 0, []
     async for location, age_s, is_whole in bundles.iter_locations():
-        if is_whole and age_s > OTHERS_S:
+        if is_whole and age_s > MIN_SWEEP_AGE_S:
             old.append(location)
         if len(old) == AT_ONCE:
             removed += await _remove_unreferenced(bundles, access, old)

@@ -90,7 +90,7 @@ class NodeEligibility(StrEnum):
 
     TAKES_WORK = "takes_work"
     SILENT = "silent"
-    """The node has sent no heartbeat for `LIVE_S` seconds, or never."""
+    """The node has sent no heartbeat for `HEARTBEAT_TIMEOUT_S` seconds, or never."""
     IDLE = "idle"
     """The node is drained, or the gateway has stopped the node's claims."""
 

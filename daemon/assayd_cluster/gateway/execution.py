@@ -31,7 +31,7 @@ from assayd.ports.tracing import Span
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore
-from assayd_cluster.documents import LIVE_S
+from assayd_cluster.documents import HEARTBEAT_TIMEOUT_S
 from assayd_cluster.gateway.failing_nodes import (
     NodeFailureCounter,
     compute_longest_run_s,
@@ -49,9 +49,9 @@ UNCLAIMED_S = 60.0
 """Seconds for which a message can be unclaimed before it is published again."""
 TAKEN_S = 10.0
 """Seconds for which a message can be unclaimed if the queue is empty, i.e. the message has been taken."""
-SILENT_S = 5.0
+MIN_SILENT_AGE_S = 5.0
 """Minimum age in seconds of a silent run; a node sends the first events of a run within a second."""
-FULL_S = 30.0
+MIN_SILENT_AGE_FULL_NODE_S = 30.0
 """Minimum age in seconds of a silent run if runs are waiting in the node's daemon."""
 _MICROS = 1_000_000
 
@@ -85,7 +85,7 @@ _OLD = _PUBLISHED.where(
     dispatches.c.published_at.is_not(None),
     or_(
         dispatches.c.published_at < NOW - int(TAKEN_S * _MICROS),
-        _RUN.leased_at < NOW - int(SILENT_S * _MICROS),
+        _RUN.leased_at < NOW - int(MIN_SILENT_AGE_S * _MICROS),
     ),
 )
 _ONE = _PUBLISHED.where(dispatches.c.attempt_id == bindparam("attempt"))
@@ -93,10 +93,10 @@ _LISTED = select(nodes.c.name, nodes.c.runs, (nodes.c.why == FULL).label("full")
     nodes.c.beat_at > LIVE_SINCE
 )
 
-CANCEL_S = LIVE_S + 5
+CANCEL_S = HEARTBEAT_TIMEOUT_S + 5
 """Seconds in which a node must end a cancelled run before the gateway ends the attempt."""
 WATCHED_EVERY_S = 5.0
-LATE_LOOKS = 3
+LATE_CHECKS = 3
 """Number of checks at which a run must be late before it is taken back; after an outage, nodes need time."""
 
 
@@ -140,7 +140,7 @@ def is_alive(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: 
     """Return whether a live node has an attempt. `listed` contains the attempts of each live node."""
     if one.node is None or one.leased_at is None or one.over or one.node not in listed:
         return False
-    return one.attempt_id in listed[one.node] or now - one.leased_at < LIVE_S * _MICROS
+    return one.attempt_id in listed[one.node] or now - one.leased_at < HEARTBEAT_TIMEOUT_S * _MICROS
 
 
 def is_stray(
@@ -152,15 +152,15 @@ def is_stray(
 ) -> bool:
     """Return whether an attempt must be republished.
 
-    An attempt whose run has died is republished once `LIVE_S` seconds have passed since its publication. An
-    attempt that is unclaimed for `unclaimed_s` seconds is republished too; as long as its message may still
-    be waiting in the queue, this time must be long.
+    An attempt whose run has died is republished once `HEARTBEAT_TIMEOUT_S` seconds have passed since its
+    publication. An attempt that is unclaimed for `unclaimed_s` seconds is republished too; as long as its
+    message may still be waiting in the queue, this time must be long.
     """
     if one.published_at is None or is_alive(one, listed, now):
         return False
     waited = now - one.published_at
     broken_off = one.node is not None and one.leased_at is not None and one.leased_at > one.published_at
-    return waited > (LIVE_S if broken_off else unclaimed_s) * _MICROS
+    return waited > (HEARTBEAT_TIMEOUT_S if broken_off else unclaimed_s) * _MICROS
 
 
 class RunMonitor:
@@ -229,7 +229,7 @@ def _build_kept_run(row: Any, *, full: bool) -> KeptRun:
         node=row.daemon_id,
         number=row.run_number,
         kept_s=kept_s,
-        silent=row.silent and kept_s >= (FULL_S if full else SILENT_S),
+        silent=row.silent and kept_s >= (MIN_SILENT_AGE_FULL_NODE_S if full else MIN_SILENT_AGE_S),
         full=full,
     )
 
@@ -239,7 +239,7 @@ class _PendingAttempt:
     """An attempt that is published and has no verdict yet. `again` is set to publish the attempt once more.
 
     `running` contains the newest run that its node has reported as running, and the monotonic time of the
-    report. `late_looks` contains the number of checks at which each run was late; a check at which a node
+    report. `late_checks` contains the number of checks at which each run was late; a check at which a node
     doesn't list the run changes nothing, so that the node can't restart the count.
     """
 
@@ -250,7 +250,7 @@ class _PendingAttempt:
     failure: Failure | None = None
     running: tuple[int, float] = (0, 0.0)
     began: float = field(default_factory=time.monotonic)
-    late_looks: Counter[int] = field(default_factory=Counter)
+    late_checks: Counter[int] = field(default_factory=Counter)
 
     @property
     def longest_run_s(self) -> float:
@@ -311,7 +311,7 @@ class RemoteExecution:
         self._verdicts = verdicts
         self._hub = hub
         self._stopping = stopping
-        self._flights: dict[str, _PendingAttempt] = {}
+        self._pending_attempts: dict[str, _PendingAttempt] = {}
         self._cancels = cancels
         self._queue_is_empty = queue_is_empty
         self._on_republished = on_republished
@@ -334,7 +334,7 @@ class RemoteExecution:
         try:
             with job.trace_step("dispatch") as span:
                 flight = _PendingAttempt(job=job, ended=asyncio.get_running_loop().create_future(), span=span)
-                self._flights[attempt_id] = flight
+                self._pending_attempts[attempt_id] = flight
                 failure = await self._await_verdict(flight)
                 if failure is None:
                     return await flight.ended
@@ -343,7 +343,7 @@ class RemoteExecution:
             concluded = await self._conclusion.conclude(job, (), None, failure)
             return await self._verdicts.record(concluded, job.timings_s)
         finally:
-            del self._flights[attempt_id]
+            del self._pending_attempts[attempt_id]
 
     async def _await_verdict(self, flight: _PendingAttempt) -> Failure | None:
         """Wait for a node's verdict and return None, or return the reason if the attempt can't get one.
@@ -402,29 +402,29 @@ class RemoteExecution:
 
     def is_pending_here(self, attempt_id: str) -> bool:
         """Return whether this gateway waits for the verdict of an attempt."""
-        return attempt_id in self._flights
+        return attempt_id in self._pending_attempts
 
     def cancel(self, attempt_id: str) -> None:
         """End an attempt of this gateway whose cancellation was requested at another gateway."""
-        flight = self._flights.get(attempt_id)
+        flight = self._pending_attempts.get(attempt_id)
         if flight is not None:
             flight.job.cancel()
 
     def end(self, finished: FinishedAttempt) -> None:
         """Deliver the recorded verdict of an attempt. Ignore attempts of other gateways."""
-        flight = self._flights.get(finished.attempt.id)
+        flight = self._pending_attempts.get(finished.attempt.id)
         if flight is not None:
             flight.end(finished)
 
     def publish_again(self, attempt_id: str) -> None:
         """Publish an attempt again, because no node is running it."""
-        flight = self._flights.get(attempt_id)
+        flight = self._pending_attempts.get(attempt_id)
         if flight is not None:
             flight.again.set()
 
     def end_without_runs(self, attempt_id: str) -> None:
         """End an attempt that has lost both of its runs."""
-        flight = self._flights.get(attempt_id)
+        flight = self._pending_attempts.get(attempt_id)
         if flight is not None:
             message = "The attempt was lost twice because its node or daemon stopped."
             flight.failure = Failure(code="run.lost", message=message)
@@ -433,7 +433,7 @@ class RemoteExecution:
     def publish_event(self, event: AttemptEvent) -> None:
         """Publish an event from a node, and apply any state change in the event."""
         self._hub.deliver(event)
-        flight = self._flights.get(event.attempt_id)
+        flight = self._pending_attempts.get(event.attempt_id)
         if flight is not None and event.kind == "state":
             state = State(str(event.body["state"]))
             flight.job.attempt = replace(flight.job.attempt, state=state, run_number=event.run_number)
@@ -443,13 +443,13 @@ class RemoteExecution:
 
     def check_verdict(self, attempt_id: str) -> None:
         """Check whether an attempt has a verdict, because another gateway has sent a notice about it."""
-        flight = self._flights.get(attempt_id)
+        flight = self._pending_attempts.get(attempt_id)
         if flight is not None:
             self._tasks.create_task(self._fetch_verdict(flight), name=f"look-{attempt_id}")
 
     def check_all_verdicts(self) -> None:
         """Check all pending attempts for verdicts, because notices may have been missed."""
-        for attempt_id in self._flights:
+        for attempt_id in self._pending_attempts:
             self.check_verdict(attempt_id)
 
     async def _fetch_verdict(self, flight: _PendingAttempt) -> None:
@@ -458,7 +458,7 @@ class RemoteExecution:
             attempt = await self._jobs.get(attempt_id)
             if attempt is None or attempt.state is not State.FINISHED:
                 return
-            shown = {event.seq for event in self._hub.durable_events(attempt_id)}
+            shown = {event.seq for event in self._hub.list_durable_events(attempt_id)}
             for event in await self._jobs.events(attempt_id):
                 if event.seq not in shown:
                     self._hub.deliver(event)
@@ -484,16 +484,16 @@ class RemoteExecution:
         """Republish overdue attempts, and attempts that the broker accepted but that no live node holds."""
         seen = await self._watch.take_snapshot(queue_is_empty=self._queue_is_empty())
         for attempt_id in seen.stray:
-            if attempt_id in self._flights:
+            if attempt_id in self._pending_attempts:
                 log.warning("attempt.published_again", attempt_id=attempt_id)
                 self._on_republished()
                 self.publish_again(attempt_id)
         for kept in seen.kept:
-            flight = self._flights.get(kept.attempt_id)
+            flight = self._pending_attempts.get(kept.attempt_id)
             if flight is not None:
                 reason = _find_delay(kept, flight)
-                flight.late_looks[kept.number] = flight.late_looks[kept.number] + 1 if reason else 0
-                if flight.late_looks[kept.number] >= LATE_LOOKS:
+                flight.late_checks[kept.number] = flight.late_checks[kept.number] + 1 if reason else 0
+                if flight.late_checks[kept.number] >= LATE_CHECKS:
                     await self._take_back(kept, flight, reason)
 
     async def _take_back(self, kept: KeptRun, flight: _PendingAttempt, reason: str) -> None:

@@ -23,7 +23,7 @@ from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.documents import (
-    LIVE_S,
+    HEARTBEAT_TIMEOUT_S,
     MOST_EVENTS,
     MOST_SEQ,
     Claim,
@@ -93,7 +93,7 @@ class OtherGatewayAttempts:
 
     def publish_if_followed(self, event: AttemptEvent) -> None:
         """Publish an event of an attempt if a client of this gateway follows the attempt."""
-        if event.attempt_id in self._attended and self._hub.holds_events(event.attempt_id):
+        if event.attempt_id in self._attended and self._hub.has_events(event.attempt_id):
             self._hub.deliver(event)
 
     def wake_waiters(self, attempt_id: str) -> None:
@@ -124,7 +124,7 @@ class OtherGatewayAttempts:
         except StoreError as trouble:
             log.error("events.not_read", code=trouble.code, attempt_id=attempt_id)
             return
-        shown = {event.seq for event in self._hub.durable_events(attempt_id)}
+        shown = {event.seq for event in self._hub.list_durable_events(attempt_id)}
         for event in events:
             if event.seq not in shown:
                 self._hub.deliver(event)
@@ -185,7 +185,7 @@ class RunUpdateRecorder:
             self.publish_again(claim.attempt)
             await self._runs.request_republish(claim.attempt)
             if idle.tenant is not None:
-                await self._failing.record_kept_run(node, idle.tenant, began_s=LIVE_S)
+                await self._failing.record_kept_run(node, idle.tenant, began_s=HEARTBEAT_TIMEOUT_S)
             raise
         except RunHeldElsewhere as held:
             if not held.elsewhere:

@@ -23,7 +23,7 @@ from assayd.errors import StoreError
 from assayd.ports.driving import WorkKind
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.documents import BEAT_S
+from assayd_cluster.documents import HEARTBEAT_INTERVAL_S
 from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.gateway.outbox import compute_ticket_digest, generate_ticket
 from assayd_cluster.tables import LIVE_SINCE, NOW, dispatches, drivers, gateways, uploads
@@ -31,13 +31,13 @@ from assayd_cluster.tables import LIVE_SINCE, NOW, dispatches, drivers, gateways
 log = structlog.get_logger()
 
 
-TIDIED_EVERY = 12
+HEARTBEATS_PER_CLEANUP = 12
 """Number of heartbeats between two cleanups of assignments."""
 
 _JOIN = insert(gateways).values(id=bindparam("gateway"), beat_at=NOW, version=__version__)
 _BEAT = update(gateways).where(gateways.c.id == bindparam("gateway")).values(beat_at=NOW)
 _LEAVE = delete(gateways).where(gateways.c.id == bindparam("gateway"))
-_BURY = delete(gateways).where(gateways.c.beat_at < LIVE_SINCE)
+_DELETE_DEAD_GATEWAYS = delete(gateways).where(gateways.c.beat_at < LIVE_SINCE)
 _TAKE = (
     update(dispatches)
     .where(not_(exists().where(gateways.c.id == dispatches.c.gateway_id)))
@@ -146,18 +146,22 @@ class Membership:
         beats = 0
         while True:
             try:
-                if beats % TIDIED_EVERY == 0:
+                if beats % HEARTBEATS_PER_CLEANUP == 0:
                     await self.clean_up_assignments()
                 if not await self.beat():
                     log.critical("gateway.superseded", gateway_id=self._gateway_id)
                     return
-                estate = await self.adopt_orphaned_work()
-                if estate.attempts or estate.driven:
-                    log.warning("gateway.inherited", attempts=len(estate.attempts), others=len(estate.driven))
-                    await inherit(estate)
+                adopted_work = await self.adopt_orphaned_work()
+                if adopted_work.attempts or adopted_work.driven:
+                    log.warning(
+                        "gateway.inherited",
+                        attempts=len(adopted_work.attempts),
+                        others=len(adopted_work.driven),
+                    )
+                    await inherit(adopted_work)
             except StoreError as trouble:
                 log.error("gateway.not_beaten", code=trouble.code)
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(HEARTBEAT_INTERVAL_S)
             beats += 1
 
     async def beat(self) -> bool:
@@ -182,7 +186,7 @@ class Membership:
         own = {"gateway": self._gateway_id}
 
         def apply(connection: Connection) -> AdoptedWork:
-            connection.execute(_BURY)
+            connection.execute(_DELETE_DEAD_GATEWAYS)
             return AdoptedWork(
                 attempts=list(connection.execute(_TAKE, own).scalars()),
                 driven=[(row.kind, row.subject) for row in connection.execute(_TAKE_DRIVEN, own)],

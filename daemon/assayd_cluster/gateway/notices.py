@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
-from assayd.aio import backoff_delay_s, task_group
+from assayd.aio import compute_backoff_delay_s, task_group
 
 log = structlog.get_logger()
 
@@ -89,7 +89,7 @@ class GatewayNotices:
             except psycopg.Error as trouble:
                 failures += 1
                 log.error("notices.lost", problem=type(trouble).__name__, failures=failures)
-                await asyncio.sleep(backoff_delay_s(failures))
+                await asyncio.sleep(compute_backoff_delay_s(failures))
 
     def _dispatch_notice(self, payload: str) -> None:
         """Call the callback for a received notice, and log any error that the callback raises."""

@@ -32,7 +32,7 @@ from kombu.exceptions import OperationalError
 from sqlalchemy import Connection, bindparam, literal, select, update
 from tenacity import AsyncRetrying, retry_if_exception_type
 
-from assayd.aio import task_group, tenacity_backoff_delay
+from assayd.aio import compute_tenacity_delay_s, task_group
 from assayd.documents import serialize_compact
 from assayd.errors import StoreError
 from assayd.store import tables
@@ -275,7 +275,7 @@ class BrokerPublisher:
 
     async def publish(self, message: BrokerMessage) -> None:
         """Send a message, and wait without a timeout until the broker has confirmed it."""
-        await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=tenacity_backoff_delay)(
+        await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=compute_tenacity_delay_s)(
             self._publish_once, message
         )
         self.problem = ""

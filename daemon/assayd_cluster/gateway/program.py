@@ -101,7 +101,7 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
     gate = TokenGate(
         app,
         verifier,
-        most_of_one=limits.connections * 3 // 4,
+        max_per_tenant=limits.connections * 3 // 4,
         refused=lambda code: refusals.labels(code).inc(),
     )
     return partial(

@@ -16,7 +16,7 @@ from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body, read_model
 from assayd.byte_budget import GrowingReservation
 from assayd.documents import build_error_document, reject_excess_values, serialize_compact, to_plain
-from assayd.documents.base import error_path, message_of
+from assayd.documents.base import format_error_path, message_of
 from assayd.documents.cluster import (
     DistrustDocument,
     ForgottenNodeDocument,
@@ -121,7 +121,7 @@ def _parse_model(adapter: TypeAdapter[T], body: bytes) -> T:
         return adapter.validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = error_path(first["loc"]) or "the body"
+        field = format_error_path(first["loc"]) or "the body"
         raise RequestError("invalid", f"{field}: {message_of(first)}", field=field) from error
 
 

@@ -41,7 +41,7 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import get_attempt
 from assayd.store.server import Row, SingleStatementChange
 from assayd.store.tables import read_attempt
-from assayd_cluster.documents import LIVE_S, Claim, ClaimedRun
+from assayd_cluster.documents import HEARTBEAT_TIMEOUT_S, Claim, ClaimedRun
 from assayd_cluster.gateway.claiming import LastRun, NodeEligibility, Refusal, build_first_claim, decide_claim
 from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.gateway.outbox import compute_ticket_digest
@@ -276,7 +276,7 @@ class RunTable:
     ) -> None:
         self._access = access
         self._notices = notices
-        self._lasts = int(longest_run_s * 1_000_000)
+        self._longest_run_us = int(longest_run_s * 1_000_000)
         self._kept = HeldRunCache()
 
     async def claim(self, node: str, claim: Claim) -> ClaimedRun:
@@ -313,7 +313,7 @@ class RunTable:
                     node, f"has {row.in_hand} runs in hand", tenant=read_attempt(row._mapping).peer.uid
                 )
             added = {"attempt": claim.attempt, "run": decided, "node": node}
-            connection.execute(_ADD, {**added, "at": row.now, "until": row.now + self._lasts})
+            connection.execute(_ADD, {**added, "at": row.now, "until": row.now + self._longest_run_us})
             return _build_held_run(row._mapping, node, decided, row.now)
 
         held = await self._access.write(self._build_first_claim_statement(node, claim))
@@ -332,7 +332,7 @@ class RunTable:
     def _build_first_claim_statement(self, node: str, claim: Claim) -> SingleStatementChange[HeldRun | None]:
         """Return the statement that assigns the first run to a node, with the result None if undecided."""
         ticket = compute_ticket_digest(claim.ticket)
-        values = {"attempt": claim.attempt, "node": node, "ticket": ticket, "lasts": self._lasts}
+        values = {"attempt": claim.attempt, "node": node, "ticket": ticket, "lasts": self._longest_run_us}
 
         def read(row: Row | None) -> HeldRun | None:
             return _build_held_run(row, node, 1, row["now"]) if row is not None and row["added"] else None
@@ -501,7 +501,7 @@ def _read_last_run(connection: Connection, attempt_id: str, row: Any) -> LastRun
         return None
     over = row.expires_at <= row.now
     listed = None if over else connection.execute(_NODE, {"node": row.daemon_id}).scalar()
-    fresh = row.now - row.leased_at < LIVE_S * 1_000_000
+    fresh = row.now - row.leased_at < HEARTBEAT_TIMEOUT_S * 1_000_000
     alive = listed is not None and (fresh or attempt_id in json.loads(listed))
     return LastRun(number=row.runs, node=row.daemon_id, over=over, alive=alive)
 
@@ -533,7 +533,9 @@ def _claim_refused_error(refusal: Refusal, node: str, attempt_id: str) -> Reques
         case Refusal.IDLE:
             return NodeIdle(node)
         case Refusal.SILENT:
-            return RunHeldElsewhere(f"node {node} has not beaten for {LIVE_S:g} s; beat, then ask again")
+            return RunHeldElsewhere(
+                f"node {node} has not beaten for {HEARTBEAT_TIMEOUT_S:g} s; beat, then ask again"
+            )
     return RunHeldElsewhere(elsewhere=refusal is Refusal.ELSEWHERE)
 
 

@@ -203,7 +203,7 @@ class RunVerdictRecorder:
         self, attempt: Attempt, held: HeldRun, brought: Sequence[LiveEvent]
     ) -> Sequence[AttemptEvent]:
         """Return all durable events of an attempt: the acceptance, the node's events, and the verdict."""
-        known = [event for event in self._hub.durable_events(attempt.id) if event.seq == 1]
+        known = [event for event in self._hub.list_durable_events(attempt.id) if event.seq == 1]
         queued = AttemptEvent(
             attempt_id=attempt.id,
             run_number=0,
@@ -230,8 +230,8 @@ class RunVerdictRecorder:
         """Publish the remaining events, because a short run's output arrives only with the verdict."""
         hub, attempt_id = self._hub, durable[0].attempt_id
         newest, shown = (
-            hub.newest_event_number(attempt_id),
-            {event.seq for event in hub.durable_events(attempt_id)},
+            hub.get_newest_event_number(attempt_id),
+            {event.seq for event in hub.list_durable_events(attempt_id)},
         )
         output = (event for event in told if event.kind in OUTPUT and event.seq > newest)
         lasting = (event for event in durable if event.seq not in shown)

@@ -137,7 +137,7 @@ class RetryDelays:
     If the daemon doesn't respond for `daemon_away_s` seconds, other nodes take over its runs.
     """
 
-    again_s: Sequence[float] = (0.2, 0.5, 1.0, 2.0, 5.0)
+    retry_delays_s: Sequence[float] = (0.2, 0.5, 1.0, 2.0, 5.0)
     daemon_away_s: float = 60.0
 
 
@@ -361,7 +361,7 @@ class NodeRunner:
             else:
                 log.warning(event, code=getattr(problem, "code", None))
 
-        waits = wait_chain(*map(wait_fixed, self._tries.again_s))
+        waits = wait_chain(*map(wait_fixed, self._tries.retry_delays_s))
         return Retrying(
             retry=retry,
             stop=stop,

@@ -33,7 +33,7 @@ from assayd.errors import AssaydError
 from assayd.model.trace_context import parse_text
 from assayd_client.errors import ClientError
 from assayd_cluster.broker import TASK, create_celery
-from assayd_cluster.documents import BEAT_S, LIVE_S, NodeHeartbeat
+from assayd_cluster.documents import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, NodeHeartbeat
 from assayd_cluster.node.links import DaemonClient, GatewayClient
 from assayd_cluster.node.running import (
     EVERY_S,
@@ -151,7 +151,7 @@ class HeartbeatSender:
         heard = self._send_heartbeat()
         if leaving:
             self.left.set()
-        self.sooner.wait(BEAT_S if self._consuming and heard else IDLE_BEAT_S)
+        self.sooner.wait(HEARTBEAT_INTERVAL_S if self._consuming and heard else IDLE_BEAT_S)
         self.sooner.clear()
 
     def _send_heartbeat(self) -> bool:
@@ -161,7 +161,7 @@ class HeartbeatSender:
             answer = self._gateway.beat(state)
         except AssaydError as trouble:
             self._log_reason_change(f"{trouble.code}: {trouble.message}")
-            if time.monotonic() - self._answered > LIVE_S:
+            if time.monotonic() - self._answered > HEARTBEAT_TIMEOUT_S:
                 self._set_consuming(consuming=False)
             return False
         self._answered = time.monotonic()

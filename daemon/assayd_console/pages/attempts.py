@@ -200,7 +200,7 @@ TAIL_CHARS = 16_000
 SOURCE_BYTES = 4 * 2**20
 """Bytes above which a submission is only offered as a file."""
 MOST_CASES = 200
-MOST_TEXTS = 20
+MAX_TEXTS = 20
 """Maximum texts of a submission to show, those with findings first; its file has all of them."""
 
 
@@ -346,8 +346,8 @@ async def _load_details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, A
         "cases": select_cases(((attempt["report"] or {}).get("runtime_results") or {}).get("cases") or []),
         "first": find_first_error(texts, findings),
         "errors": sum(finding["severity"] == "error" for finding in findings),
-        "texts": texts[:MOST_TEXTS],
-        "texts_left": len(texts[MOST_TEXTS:]),
+        "texts": texts[:MAX_TEXTS],
+        "texts_left": len(texts[MAX_TEXTS:]),
         "elsewhere": elsewhere,
         "used": list(iter_resource_use(attempt)),
         "repairs": (await daemon.ask(requests.repairs_of(attempt["id"])))["repairs"],

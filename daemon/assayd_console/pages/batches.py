@@ -34,16 +34,16 @@ from assayd_console.rendering import build_chart_response, render_fragment, rend
 
 PAGE = 20
 ATTEMPTS = 100
-MOST_PAGES = 50
+MAX_ATTEMPT_PAGES = 50
 """Maximum pages of attempts to read for a table by task."""
-CELLS = 1000
+MAX_GRID_ITEMS = 1000
 """Maximum items of one grid."""
-MOST_BARS = 12
+MAX_BARS = 12
 NAME_CHARS = 40
 """Maximum number of characters of a batch's name at the start of the name for its failed lines."""
-MOST_MISSING = 10
+MAX_MISSING = 10
 _LINES = re.compile(r"[0-9]{1,9}(?:,[0-9]{1,9})*")
-LOOKED_AT = 5
+COMPARED_ITEMS = 5
 """Items of each type of failure to compare."""
 
 
@@ -91,7 +91,7 @@ async def show_details(request: Request) -> Response:
         batch=batch,
         summary=summary,
         pictures=_draw_charts(batch, summary, items["items"]),
-        malformed=[item for item in items["items"] if item["error"] is not None][:MOST_BARS],
+        malformed=[item for item in items["items"] if item["error"] is not None][:MAX_BARS],
         failures=await _explain_groups(request.app.state.daemon, _group_failures(items["items"])),
         next_after=items["next_after"],
         first=first,
@@ -105,7 +105,7 @@ async def _load_tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
     """Return one row per task of an evaluation, hardest first. Other batches have no rows."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_ATTEMPT_PAGES):
         listed = await daemon.ask(requests.attempts(batch=batch["id"], cursor=cursor, limit=ATTEMPTS))
         labelled = [each for each in listed["attempts"] if TASK_LABEL in each["labels"]]
         for each in labelled:
@@ -145,14 +145,14 @@ async def _load_details(request: Request) -> tuple[Document, int, Document, Docu
     after = request.query_params.get("after", "0")
     summary = await daemon.ask(requests.summary(batch=batch["id"]))
     first = int(after) if after.isascii() and after.isdigit() else 0
-    items = await daemon.ask(requests.batch_items(batch["id"], after=first, limit=CELLS))
+    items = await daemon.ask(requests.batch_items(batch["id"], after=first, limit=MAX_GRID_ITEMS))
     return batch, first, summary, items
 
 
 def _draw_charts(batch: Document, summary: Document, items: list[Document]) -> dict[str, Markup]:
     address = f"/attempts?batch={batch['id']}"
-    rules = build_count_bars(summary["rules"], MOST_BARS, f"{address}&rule=")
-    causes = build_count_bars(summary["causes"], MOST_BARS, f"{address}&cause=")
+    rules = build_count_bars(summary["rules"], MAX_BARS, f"{address}&rule=")
+    causes = build_count_bars(summary["causes"], MAX_BARS, f"{address}&cause=")
     return {
         "items": charts.draw_item_grid(map(_build_cell, items), title="One cell per item"),
         "rules": charts.draw_bar_chart(
@@ -188,7 +188,7 @@ def _group_failures(items: list[Document]) -> list[FailedItems]:
     for item in items:
         if item["verdict"] in {"failed", "error"} and item["attempt_id"]:
             groups.setdefault((tuple(item["rules"]), item["cause"] or "wasn't run"), []).append(item)
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))[:MOST_BARS]
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_BARS]
     return [FailedItems(rules=rules, cause=cause, items=found) for (rules, cause), found in ordered]
 
 
@@ -200,7 +200,7 @@ async def _explain_groups(daemon: ConsoleDaemon, groups: Sequence[FailedItems]) 
 async def _explain_group(daemon: ConsoleDaemon, group: FailedItems) -> FailedItems:
     looked_at = [
         await daemon.ask(requests.attempt(item["attempt_id"]))
-        for item in _sample_evenly(group.items, LOOKED_AT)
+        for item in _sample_evenly(group.items, COMPARED_ITEMS)
     ]
     shared = set.intersection(*(set(each["labels"].items()) for each in looked_at))
     findings = (looked_at[0]["report"] or {}).get("findings", [])
@@ -283,7 +283,7 @@ async def run_again(request: Request) -> Response:
     missing: list[int] = []
     lines = _iter_failed_lines(daemon, batch, missing)
     begun = await daemon.ask(requests.send_batch(lines, name=name, concurrency=batch["concurrency"]))
-    query = f"?missing={','.join(map(str, missing[:MOST_MISSING]))}" if missing else ""
+    query = f"?missing={','.join(map(str, missing[:MAX_MISSING]))}" if missing else ""
     return RedirectResponse(f"/batches/{begun['id']}{query}", status_code=303)
 
 
@@ -320,7 +320,7 @@ class ResultWriter(Protocol):
         ...
 
 
-FORMULA_BEGINS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+FORMULA_PREFIXES = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """Characters, with their fullwidth forms, that make spreadsheets interpret a cell as a formula."""
 
 
@@ -356,7 +356,7 @@ class CsvWriter:
 
 
 def _escape_formula(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA_BEGINS else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA_PREFIXES else value
 
 
 async def download_results(request: Request) -> Response:

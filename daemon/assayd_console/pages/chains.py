@@ -25,7 +25,7 @@ from assayd_console.pages.attempts import load_submission
 from assayd_console.rendering import DisplayedSource, build_sources, render_fragment, render_page
 
 PAGE = 20
-MOST_DIFF_LINES = 400
+MAX_DIFF_LINES = 400
 WRITE = "write"
 """The strategy of the first answer to a request; all others correct the previous answer."""
 
@@ -42,9 +42,9 @@ def parse_diff(diff: str) -> list[DiffLine]:
     """Return the lines of a unified diff with their types. Lines above the limit are only counted."""
     signs = {"+": "added", "-": "removed", "@": "place"}
     lines = [line for line in diff.splitlines() if not line.startswith(("--- ", "+++ "))]
-    shown = [DiffLine(sign=signs.get(line[:1], ""), text=line) for line in lines[:MOST_DIFF_LINES]]
-    if len(lines) > MOST_DIFF_LINES:
-        shown.append(DiffLine(sign="place", text=f"… {len(lines) - MOST_DIFF_LINES:,} more lines"))
+    shown = [DiffLine(sign=signs.get(line[:1], ""), text=line) for line in lines[:MAX_DIFF_LINES]]
+    if len(lines) > MAX_DIFF_LINES:
+        shown.append(DiffLine(sign="place", text=f"… {len(lines) - MAX_DIFF_LINES:,} more lines"))
     return shown
 
 

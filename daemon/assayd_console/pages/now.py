@@ -49,7 +49,7 @@ async def _load_page_values(request: Request) -> dict[str, Any]:
     try:
         return await _build_values(request, await pulse.get_sample())
     except ClientError as error:
-        return {"since": pulse.answered_at, "error": error}
+        return {"since": pulse.last_sampled_at, "error": error}
 
 
 async def _build_values(request: Request, look: DaemonSample) -> dict[str, Any]:
@@ -127,13 +127,15 @@ def _iter_step_latencies(seen: SampleSpan) -> Iterator[tuple[str, str, str]]:
             yield step, took(half * 1000), took(most * 1000)
 
 
-def fill_missing_buckets(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
+def fill_missing_buckets(
+    summary: Document, until: datetime, period_s: int
+) -> list[tuple[str, dict[str, int]]]:
     """Return the buckets of the last `long_s` seconds, in order. Buckets without attempts have no counts."""
     step_s = summary["bucket_s"]
     known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}
     last = int(until.timestamp()) // step_s * step_s
-    begins = [datetime.fromtimestamp(at, tz=UTC) for at in range(last - long_s, last + 1, step_s)]
-    form = "%H:%M" if long_s < 86_400 else "%m-%d %H:%M"
+    begins = [datetime.fromtimestamp(at, tz=UTC) for at in range(last - period_s, last + 1, step_s)]
+    form = "%H:%M" if period_s < 86_400 else "%m-%d %H:%M"
     return [(f"{begin:{form}}", known.get(f"{begin:%Y-%m-%dT%H:%M:%S}", {})) for begin in begins]
 
 

@@ -24,8 +24,8 @@ from assayd_console.rendering import build_sources, render_page
 PAGE = 100
 RUNS = 10
 """Number of attempts to show in which an entry was applied to paths."""
-PIPELINE_RUNS, MOST_CHARTS = 30, 12
-TIGHTENED = ("resources.", "imports.", "network.")
+PIPELINE_RUNS, MAX_CHARTS = 30, 12
+TIGHTENABLE_PREFIXES = ("resources.", "imports.", "network.")
 """Prefixes of the values that a request can tighten."""
 
 
@@ -46,7 +46,7 @@ async def show_policy(request: Request) -> Response:
         "policy.html",
         title=f"Policy {policy['name']}",
         policy=policy,
-        rows=[(*row, row[0].startswith(TIGHTENED)) for row in iter_policy_values(policy)],
+        rows=[(*row, row[0].startswith(TIGHTENABLE_PREFIXES)) for row in iter_policy_values(policy)],
         url=url,
         module=module,
         said=_explain_url(policy, url) if url else None,
@@ -118,10 +118,10 @@ async def show_entry(request: Request) -> Response:
 def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
     """Return a chart for each file and table with its number of rows in each run, oldest run first.
 
-    There are at most `MOST_CHARTS` charts. Refused runs have no number of rows.
+    There are at most `MAX_CHARTS` charts. Refused runs have no number of rows.
     """
     counts = [{**run["inputs"], **run["outputs"], **run["tables"]} for run in runs]
-    names = list(dict.fromkeys(name for each in counts for name in each))[:MOST_CHARTS]
+    names = list(dict.fromkeys(name for each in counts for name in each))[:MAX_CHARTS]
     marked = [(run["verdict"] or "waiting", run["created_at"][:16]) for run in runs]
     found = []
     for name in names:

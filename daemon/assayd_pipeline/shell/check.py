@@ -44,7 +44,7 @@ from assayd_pipeline.shell.slips import add_mistake_findings, explain_unreadable
 
 RULES = (*source.RULES, *COMMAND_RULES, *slips.RULES)
 _CLOSED = NetworkPolicy()
-MOST_TRAPS = 64
+MAX_TRAPS = 64
 """Maximum texts of traps to parse; each needs a run of the parser."""
 
 
@@ -104,7 +104,7 @@ def check_script(
         if files is not None:
             check_files(script, files)
     except RecursionError:
-        return ShellCheck(findings=(source.too_deep_finding(),))
+        return ShellCheck(findings=(source.build_too_deep_finding(),))
     named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
     return ShellCheck(
         findings=add_mistake_findings(text, _sort_findings(script.findings)),
@@ -157,8 +157,8 @@ def _check_traps(script: ParsedScript) -> None:
     ]
     texts = {text: place for place, text in actions if text is not None and text.strip() and text != "-"}
     for number, (text, place) in enumerate(texts.items()):
-        if number == MOST_TRAPS:
-            script.findings.append(relocate_to_trap(script, place, source.too_deep_finding()))
+        if number == MAX_TRAPS:
+            script.findings.append(relocate_to_trap(script, place, source.build_too_deep_finding()))
             return
         parsed = source.parse_source(text)
         inner = replace(

@@ -44,7 +44,7 @@ _SCOPES = frozenset(
     {"Subshell", "CmdSubst", "ProcSubst", "FuncDecl", "IfClause", "WhileClause", "ForClause", "CaseClause"}
 )
 _TOLD = 4
-_MOST_PATHS = 1000
+_MAX_PATHS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def check_files(script: ParsedScript, files: WorkFiles) -> None:
     Do nothing if the current folder is uncertain, or if the script has too many paths.
     """
     folders = _CurrentFolders(script)
-    if not folders.certain or len(script.paths) > _MOST_PATHS:
+    if not folders.certain or len(script.paths) > _MAX_PATHS:
         return
     before = files
     files = replace(files, written=(*files.written, *list_written_prefixes(script)))

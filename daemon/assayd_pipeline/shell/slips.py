@@ -109,7 +109,7 @@ _LINE_CHARS = 2000
 _MAX_LINES = 2000
 _SHOWN_CHARS = 110
 _OPERATORS = {">": "gt", "<": "lt", ">=": "ge", "<=": "le"}
-_FOLLOWING = frozenset(
+_CONSEQUENCE_RULES = frozenset(
     {
         "builtin.test_open",
         "command.dynamic",
@@ -119,7 +119,7 @@ _FOLLOWING = frozenset(
     }
 )
 """Rules whose findings result from a mistake on the same line."""
-_PASSING_FORMS = re.compile(
+_SUSPICIOUS_FORMS = re.compile(
     r"""\blocal\b|\breturn\s+["'$A-Za-z]|=~\s*["']|\{[\w$]{1,40}\.\.[\w$]{1,40}\}|\[\s[^\]\n]{0,80}\s[<>]=?\s|=\(
     |\[\s[^\]\n]{0,80}=~|\$\w{1,40}\[|[“”‘’\u2010-\u2015\u00a0]|\b0\d|\b(?:if|while)\s+\(
     |\[\s[^\]\n]{1,80}["'\w}](?:==?|!=)["'$\w]|\s=[<>]\s|\]\s+(?:or|and)\s|2>&1\s*>|\d&?>\s?\d|'[^'"\n]{0,80}\$\{?[A-Za-z_]
@@ -156,7 +156,7 @@ class ScriptMistake:
 
 
 @cache
-def load_mistakes() -> tuple[ScriptMistake, ...]:
+def load_mistake_table() -> tuple[ScriptMistake, ...]:
     """Return the table, which begins with the most helpful entries. A code can have several entries."""
     return tuple(ScriptMistake(**told) for told in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"])
 
@@ -164,7 +164,7 @@ def load_mistakes() -> tuple[ScriptMistake, ...]:
 @cache
 def _map_mistakes_by_code() -> dict[int, list[ScriptMistake]]:
     found: dict[int, list[ScriptMistake]] = {}
-    for slip in load_mistakes():
+    for slip in load_mistake_table():
         found.setdefault(slip.code, []).append(slip)
     return found
 
@@ -172,7 +172,7 @@ def _map_mistakes_by_code() -> dict[int, list[ScriptMistake]]:
 def explain_unreadable(text: str, found: Finding) -> Finding | None:
     """Return a finding that explains why bash can't parse a script, or None without an explanation."""
     told = reader.lint(text)
-    for slip in load_mistakes():
+    for slip in load_mistake_table():
         at = (one for one in told if one.code == slip.code) if slip.code else _find_matches(text, slip)
         for comment in at:
             explained = _explain_mistake(text, slip, _place_comment(slip, comment, told), found)
@@ -197,7 +197,7 @@ def add_mistake_findings(text: str, findings: Sequence[Finding]) -> tuple[Findin
 
     ShellCheck runs only if there is an error, or the script contains a suspicious form.
     """
-    suspicious = _PASSING_FORMS.search(text) is not None or _overwrites_input(text)
+    suspicious = _SUSPICIOUS_FORMS.search(text) is not None or _overwrites_input(text)
     if not suspicious and not any(one.is_error for one in findings):
         return tuple(findings)
     kept = list(findings)
@@ -223,7 +223,7 @@ def _find_consequences(
 ) -> list[Finding]:
     """Return the findings that result from a mistake, because bash misreads a command or test there."""
     covered = range(comment.line, comment.line + slip.covers + 1)
-    return [one for one in found if slip.cause and one.rule in _FOLLOWING and one.line in covered]
+    return [one for one in found if slip.cause and one.rule in _CONSEQUENCE_RULES and one.line in covered]
 
 
 def _overwrites_input(text: str) -> bool:

@@ -24,7 +24,7 @@ from assayd_pipeline.sql.preparer import StatementPreparer
 
 MOST_CHARS = 10_000
 """Maximum characters of a statement to explain."""
-_MOST_FORMS = 3
+_MAX_FORMS = 3
 """Maximum forms of one statement in a hint."""
 _SHOWN_CHARS = 40
 _TABLE = Path(__file__).parent / "data" / "slips.toml"
@@ -162,7 +162,7 @@ def _apply_table(statement: str) -> tuple[ExplainedConstruct | None, str]:
     if not found:
         return None, text
     found.sort(key=lambda one: one.start)
-    hints = {one.hint: one for one in reversed(found[:_MOST_FORMS])}
+    hints = {one.hint: one for one in reversed(found[:_MAX_FORMS])}
     others = (_describe_other_form(one) for one in reversed(hints.values()) if one.hint != found[0].hint)
     return replace(
         found[0], hint=" ".join((found[0].hint, *others)), certain=any(one.certain for one in found)

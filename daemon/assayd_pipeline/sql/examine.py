@@ -57,9 +57,9 @@ from assayd_pipeline.sql.mending import (
 )
 from assayd_pipeline.sql.read import SqlStatement, SqlText, SqlToken, SqlTokenKind, split_sql
 from assayd_pipeline.sql.rules import (
+    EXTERNAL_FUNCTIONS,
     MADE,
     PROVIDED,
-    REACHING_OUT,
     REFUSED,
     SHELL_COMMANDS,
     SHELL_FUNCTIONS,
@@ -73,10 +73,10 @@ if TYPE_CHECKING:
 _COMMAND = re.compile(r"\.([a-z]+)\b")
 _LEAVE = "Remove it: rows are already printed with column names and tabs."
 
-_ALLOWED = tree.VERBS | rules.CONTROL | {"ALTER", "PRAGMA"}
-_KNOWN = _ALLOWED | rules.REFUSED.keys() | rules.UNSUITABLE
+_ALLOWED = tree.VERBS | rules.TRANSACTION_VERBS | {"ALTER", "PRAGMA"}
+_KNOWN = _ALLOWED | rules.REFUSED.keys() | rules.USELESS_VERBS
 _SPLIT = "Split the step, or read rows from a CSV file."
-_MADE_OR_CHANGED = {
+_OBJECT_TYPES = {
     "ALTER": ("TABLE",),
     "CREATE": ("TABLE", "INDEX", "VIEW", "TRIGGER", "UNIQUE", "TEMP", "TEMPORARY", "VIRTUAL"),
     "DROP": ("TABLE", "INDEX", "VIEW", "TRIGGER"),
@@ -112,7 +112,7 @@ def find_shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Fin
         if (
             token.kind is SqlTokenKind.WORD
             and following.is_any_of("(")
-            and name in SHELL_FUNCTIONS.keys() - REACHING_OUT - PROVIDED
+            and name in SHELL_FUNCTIONS.keys() - EXTERNAL_FUNCTIONS - PROVIDED
         ):
             message = f"{name}() exists only in the sqlite3 shell, not in SQLite."
             suggestion = f"Write instead: {SHELL_FUNCTIONS[name]}."
@@ -155,7 +155,7 @@ def _leaves_database(call: exp.Anonymous) -> bool:
 
     name, first = call.name.lower(), next(iter(call.expressions), None)
     outside = isinstance(first, exp.Literal) and not first.name.startswith("data/")
-    return name in REACHING_OUT or (name == "readfile" and outside)
+    return name in EXTERNAL_FUNCTIONS or (name == "readfile" and outside)
 
 
 def _judge_condition(text: SqlText, start: int, node: exp.Update | exp.Delete) -> Iterator[Finding]:
@@ -400,7 +400,7 @@ def _find_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[s
     if verb in rules.REFUSED:
         rule, message, suggestion = rules.REFUSED[verb]
         yield rule, f"{message}.", start, suggestion
-    elif verb in rules.UNSUITABLE:
+    elif verb in rules.USELESS_VERBS:
         suggestion = f"Remove it; allowed statements: {', '.join(sorted(_ALLOWED))}."
         yield "sql.statement", f"{verb} isn't allowed in a step.", start, suggestion
     elif statement.is_trigger:
@@ -437,7 +437,7 @@ def _find_value_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[t
 
 def _find_misspelt_object(statement: SqlStatement) -> tree.UnparsableStatement | None:
     """Return the fault for a misspelled second word, as in ``ALTER TALBE``, or None for other words."""
-    words = _MADE_OR_CHANGED.get(statement.verb)
+    words = _OBJECT_TYPES.get(statement.verb)
     if words is None or len(statement.tokens) < 2 or statement.tokens[1].is_any_of(*words, "OR"):
         return None
     second = statement.tokens[1]
@@ -505,7 +505,9 @@ def _find_virtual_table_faults(
 def _find_outside_call(statement: SqlStatement) -> SqlToken | None:
     """Return the token of a function that accesses data outside the database, or None."""
     names = (token for token in statement.tokens if token.kind in {SqlTokenKind.WORD, SqlTokenKind.NAME})
-    return next((token for token in names if token.text.strip('"`[]').lower() in rules.REACHING_OUT), None)
+    return next(
+        (token for token in names if token.text.strip('"`[]').lower() in rules.EXTERNAL_FUNCTIONS), None
+    )
 
 
 def _find_replace_conflict(statement: SqlStatement) -> SqlToken | None:

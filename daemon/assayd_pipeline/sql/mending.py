@@ -44,7 +44,7 @@ _MOST_TRIED = 8
 
 Reads = Callable[[str], bool]
 """A function that returns whether a complete text can be parsed."""
-_MOST_LINES_TRIED = 12
+_MAX_LINES_TRIED = 12
 _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 
 
@@ -126,7 +126,7 @@ def find_parenthesis_edit(content: str, statement: SqlStatement, reads: Reads) -
     tokens = [token for token in statement.tokens if token.start > opened.start]
     ends = [place for place, sign in enumerate(content) if sign == "\n"]
     last = {bisect_left(ends, token.start): token for token in tokens if not token.is_any_of(",", ";")}
-    places = list(last.values())[:_MOST_LINES_TRIED]
+    places = list(last.values())[:_MAX_LINES_TRIED]
     return _find_only_insertion([(content, token.end, ")") for token in places], reads)
 
 
@@ -148,7 +148,7 @@ def find_quote_edit(content: str, quote: str, reads: Reads) -> Edit | None:
 
     Return None for a single line, or unless exactly one edit works.
     """
-    places = [(content, place, quote) for place in find_open_string_lines(content, quote)[:_MOST_LINES_TRIED]]
+    places = [(content, place, quote) for place in find_open_string_lines(content, quote)[:_MAX_LINES_TRIED]]
     return _find_only_insertion(places, reads) if "\n" in content.rstrip() else None
 
 
@@ -158,7 +158,7 @@ def find_doubled_quote_edit(content: str, reads: Reads) -> Edit | None:
     Return None unless exactly one such edit works.
     """
     places = [found.start() for found in _BETWEEN_LETTERS.finditer(content)]
-    return _find_only_insertion([(content, place, "'") for place in places[:_MOST_LINES_TRIED]], reads)
+    return _find_only_insertion([(content, place, "'") for place in places[:_MAX_LINES_TRIED]], reads)
 
 
 def find_open_string_lines(content: str, quote: str) -> Sequence[int]:

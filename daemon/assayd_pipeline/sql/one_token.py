@@ -25,7 +25,7 @@ from assayd_pipeline.sql.read import InvalidSqlCharacter, SqlToken, SqlTokenKind
 
 MAX_TRIED = 250
 """Maximum number of changed statements to prepare for one rejected statement."""
-_MOST_TOKENS = 400
+_MAX_TOKENS = 400
 _MAX_PLACES = 3
 _NEAR = re.compile(r'near "(.+)": syntax error|^incomplete input$', re.DOTALL)
 _KEYWORDS = (
@@ -86,7 +86,7 @@ def find_single_change(statement: str, tables: StatementPreparer) -> TokenChange
         tokens = list(tokenize(statement))
     except InvalidSqlCharacter:
         return None
-    if complaint is None or not tokens or len(tokens) > _MOST_TOKENS:
+    if complaint is None or not tokens or len(tokens) > _MAX_TOKENS:
         return None
     if named is None:
         return _find_first_valid(_correct_semantic_errors(statement, tokens, complaint), tables)

@@ -44,7 +44,7 @@ SESSION_PRAGMAS = frozenset(
 SEARCH_MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree_i32"})
 """Modules of virtual tables that store their data in the database."""
 
-ADMITTED: Mapping[str, str] = {
+WARNING_MESSAGES: Mapping[str, str] = {
     "sql.drop": "DROP deletes existing objects.",
     "sql.alter": "ALTER TABLE changes existing columns.",
     "sql.trigger": "A trigger affects later statements.",
@@ -55,7 +55,7 @@ ADMITTED: Mapping[str, str] = {
 }
 """The text of warnings, in place of the error's "isn't allowed"."""
 
-OF_OTHERS: Mapping[str, str] = {
+FOREIGN_KEYWORDS: Mapping[str, str] = {
     "AUTO_INCREMENT": "for AUTO_INCREMENT write id INTEGER PRIMARY KEY, which numbers rows automatically",
     "NOW": "for NOW() write CURRENT_TIMESTAMP",
     "ENGINE": "remove ENGINE=… and the other options after the parenthesis",
@@ -97,7 +97,7 @@ SHELL_COMMANDS: Mapping[str, str] = {
 }
 """Commands of the sqlite3 shell with their replacements; other commands have no replacement."""
 
-REACHING_OUT = frozenset({"edit", "fts3_tokenizer", "load_extension", "writefile"})
+EXTERNAL_FUNCTIONS = frozenset({"edit", "fts3_tokenizer", "load_extension", "writefile"})
 """Functions that load code or access files; most exist only in the sqlite3 shell."""
 
 PROVIDED = frozenset({"generate_series", "readfile"})
@@ -106,10 +106,10 @@ PROVIDED = frozenset({"generate_series", "readfile"})
 MADE = ("TABLE", "VIEW", "INDEX")
 """Objects that a step can create."""
 
-CONTROL = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
+TRANSACTION_VERBS = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
 """Transaction statements, which are allowed. A failed step leaves no changes, with or without them."""
 
-UNSUITABLE = frozenset({"ANALYZE", "EXPLAIN", "REINDEX"})
+USELESS_VERBS = frozenset({"ANALYZE", "EXPLAIN", "REINDEX"})
 """SQLite statements that change no data and are useless in a pipeline."""
 
 REFUSED: Mapping[str, tuple[str, str, str]] = {
@@ -182,7 +182,7 @@ def _apply_level(finding: Finding, policy: SqlPolicy) -> Finding | None:
         case RuleLevel.OFF:
             return None
         case RuleLevel.WARNING:
-            message = ADMITTED.get(finding.rule, finding.message)
+            message = WARNING_MESSAGES.get(finding.rule, finding.message)
             return replace(finding, severity=Severity.WARNING, message=message)
         case RuleLevel.ERROR:
             return replace(finding, severity=Severity.ERROR)

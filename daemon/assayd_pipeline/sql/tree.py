@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from assayd_pipeline.sql.read import SqlStatement, SqlToken, SqlTokenKind
-from assayd_pipeline.sql.rules import OF_OTHERS
+from assayd_pipeline.sql.rules import FOREIGN_KEYWORDS
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -127,7 +127,7 @@ _NODES = frozenset(
 )  # fmt: skip
 """Kinds of nodes that a statement can have, in addition to operators and functions."""
 
-_ONLY_NAMES = frozenset(
+_FOREIGN_WORDS = frozenset(
     {
         "ANTI", "ANY", "ASOF", "DESCRIBE", "DIV", "FETCH", "GRANT", "ILIKE", "INTERVAL", "LATERAL", "LOCK",
         "OVERLAPS", "QUALIFY", "REVOKE", "RLIKE", "SEMI", "TABLESAMPLE", "UNCACHE", "XOR",
@@ -198,8 +198,8 @@ def parse_statement(statement: SqlStatement) -> exp.Expr:
     for node in root.walk():
         if not _is_known_node(node):
             message = f"{_describe_node(type(node).__name__)} isn't supported here"
-            others = [one for one in statement.tokens if one.text.upper() in OF_OTHERS]
-            said = dict.fromkeys(OF_OTHERS[one.text.upper()] for one in others)
+            others = [one for one in statement.tokens if one.text.upper() in FOREIGN_KEYWORDS]
+            said = dict.fromkeys(FOREIGN_KEYWORDS[one.text.upper()] for one in others)
             suggestion = f"This is SQLite: {'; '.join(said)}." if said else ""
             raise UnparsableStatement(message, at=[*others, statement.tokens[0]][0], suggestion=suggestion)
     return root
@@ -321,7 +321,7 @@ def _neutralize_token(token: SqlToken) -> str:
     """
     if token.kind is SqlTokenKind.NAME:
         return '"' + token.text[1:-1].replace('"', "_") + '"'
-    if token.kind is SqlTokenKind.WORD and (token.text.upper() in _ONLY_NAMES or not token.text.isascii()):
+    if token.kind is SqlTokenKind.WORD and (token.text.upper() in _FOREIGN_WORDS or not token.text.isascii()):
         return f'"{token.text}"'
     return token.text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest.frames import MIN_COST, WINDOW, compute_window_cost
+from assayd.guest.frames import MIN_WINDOW_COST, WINDOW, compute_window_cost
 from support.guests.guest_runner import Frame, GuestRunner, call_of
 
 MODULES = ("os", "socket", "urllib", "http", "asyncio", "time")
@@ -144,7 +144,7 @@ def extract(size):
     while len(running.bodies()) < size:
         left -= compute_window_cost(running.next("stream_data")[1])
         assert left >= 0
-        if left < MIN_COST:
+        if left < MIN_WINDOW_COST:
             running.send("credit", credit=WINDOW)
             left += WINDOW
     running.send("end")
@@ -162,14 +162,14 @@ def extract(count):
         print("sent")
         stream.recv(1)
 """
-    most = WINDOW // MIN_COST
+    most = WINDOW // MIN_WINDOW_COST
     running = start(relaying, source, most)
     for _ in range(most):
         running.next("stream_data")
         running.send("data", b"y")
     running.next("output")
     assert len(running.bodies()) == most
-    running.send("credit", credit=MIN_COST)
+    running.send("credit", credit=MIN_WINDOW_COST)
     running.next("stream_data")
     running.send("data", b"y")
     running.end()

@@ -12,11 +12,11 @@ from typing import NoReturn
 import pytest
 
 from assayd.engines.oci import OciEngine
-from assayd.engines.oci.host import CANDIDATES
+from assayd.engines.oci.host import RUNTIME_CANDIDATES
 from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
-from assayd.sandbox.isolation_check import RELAYED, RUNNER_MEMORY, build_probes
+from assayd.sandbox.isolation_check import EGRESS_PROBES, RUNNER_MEMORY, build_probes
 from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
 from assayd.wiring.engine import create_isolation_check
@@ -46,7 +46,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 
 async def test_the_canary_is_silent_on_this_engine(sandbox: Sandbox):
     assert await canary.check_isolation(sandbox) == []
-    assert sandbox.counts_kills
+    assert sandbox.counts_container_kills
 
 
 @needs_oci
@@ -64,7 +64,7 @@ async def test_the_canary_is_silent_whatever_mask_a_unit_gives_the_daemon(templa
 @needs_oci
 @pytest.mark.parametrize("templates", [False, True], ids=["plain", "templates"])
 async def test_the_canary_is_silent_where_runc_stands_in_for_crun(templates: bool):
-    runc = [each for each in CANDIDATES if each[0] == "runc"]
+    runc = [each for each in RUNTIME_CANDIDATES if each[0] == "runc"]
     engine = OciEngine(images=IMAGES, run=RUN, runtimes=runc, templates=templates)
     async with sandbox_on(engine) as sandbox:
         assert await canary.check_isolation(sandbox) == []
@@ -194,7 +194,7 @@ def test_each_fact_of_the_way_out_is_judged(fact: str):
         "connects_directly": False,
         "connects_to_the_proxy": True,
     }
-    [probe] = RELAYED
+    [probe] = EGRESS_PROBES
     assert list(probe.complaints(good)) == []
     [complaint] = probe.complaints({**good, fact: ["eth0"]})
     assert complaint.startswith(fact.replace("_", " "))

@@ -167,7 +167,7 @@ async def test_runner_killed_from_the_host_is_infrastructure_where_the_kernel_is
 
     async with sandbox_on(engine) as sandbox:
         known = await run(sandbox, spec(WAITS), kill)
-        sandbox.counts_kills, sandbox.oom_kills = True, lambda: 7
+        sandbox.counts_container_kills, sandbox.oom_kills = True, lambda: 7
         result = await run(sandbox, spec(WAITS), kill)
     assert (result.end, result.outcome.cause) == (RunEndReason.LOST, Cause.INFRASTRUCTURE)
     assert (result.outcome.evidence["exit_code"], known.outcome.cause) == (137, Cause.OUT_OF_MEMORY)
@@ -179,7 +179,7 @@ async def test_container_removed_from_the_host_is_infrastructure(engine: Engine,
         await other.remove(lease.container.ref)
 
     async with sandbox_on(engine) as sandbox:
-        sandbox.counts_kills, sandbox.oom_kills = True, lambda: 7
+        sandbox.counts_container_kills, sandbox.oom_kills = True, lambda: 7
         result = await run(sandbox, spec(WAITS), remove)
     assert (result.end, result.outcome.cause) == (RunEndReason.LOST, Cause.INFRASTRUCTURE)
 

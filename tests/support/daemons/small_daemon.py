@@ -289,7 +289,7 @@ class How:
     """The options of a small daemon."""
 
     queue: QueueLimits = QueueLimits()
-    batch: BatchLimits = BatchLimits(published_every_s=0.001, retry_s=0.001)
+    batch: BatchLimits = BatchLimits(min_progress_interval_s=0.001, retry_s=0.001)
     keep: RetentionLimits = RetentionLimits(days=30, attempts=10**6, disk_bytes=10**12)
     slots: int = 4
     retry_window_s: float = 60

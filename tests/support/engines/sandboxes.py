@@ -55,7 +55,7 @@ async def sandbox_on(
         )
     if sweep:
         reaper = Reaper(
-            engine=engine, daemon_id=origin.daemon_id, live=pool.live_containers, on_gone=pool.forget
+            engine=engine, daemon_id=origin.daemon_id, live=pool.list_live_containers, on_gone=pool.forget
         )
         await reaper.sweep(patient=False)
     left = await engine.list_owned(origin.daemon_id)

@@ -24,7 +24,7 @@ from assayd.ports.engine import (
     ImageFacts,
     ListedImage,
     OwnedContainer,
-    file_missing_error,
+    build_file_missing_error,
 )
 
 _PIPE_BYTES = 256 * 1024
@@ -318,7 +318,7 @@ class FakeEngine:
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
         """Raise the error of a missing file, because a fake image has no files."""
         await self._enter("image_file")
-        raise file_missing_error(name, path, most_bytes)
+        raise build_file_missing_error(name, path, most_bytes)
 
     async def close(self) -> None:
         """End every guest."""

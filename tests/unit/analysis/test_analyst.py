@@ -188,7 +188,7 @@ async def test_job_that_uses_up_its_processor_time_ends_as_one_that_cannot_be_an
 async def test_answer_that_is_too_long_is_the_sources_doing(
     policy: ExecutionPolicy, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("assayd.analysis.analyst.MAX_ANSWER", 10)
+    monkeypatch.setattr("assayd.analysis.analyst.MAX_ANSWER_BYTES", 10)
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
         stages = await static(analyst, payload(GOOD), policy)
     assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]

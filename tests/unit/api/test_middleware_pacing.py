@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from assayd.api.events import EventStream
-from assayd.api.middleware import NODES_SHARE, PacedStream, PacingMiddleware
+from assayd.api.middleware import NODES_SHARE, ThrottledStream, ThrottlingMiddleware
 from assayd.api.peer import NOBODY, Caller
 from assayd.documents.attempts import EventDocument
 from assayd.fair_queue import UserThrottle
@@ -39,14 +39,14 @@ class Work:
         return self.now
 
 
-def paced(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[PacingMiddleware, UserThrottle]:
+def paced(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[ThrottlingMiddleware, UserThrottle]:
     monkeypatch.setattr("assayd.api.middleware.perf_counter", work.clock)
     pace = UserThrottle(clock=work.clock)
-    return PacingMiddleware(work, pace, UserThrottle(NODES_SHARE, clock=work.clock)), pace
+    return ThrottlingMiddleware(work, pace, UserThrottle(NODES_SHARE, clock=work.clock)), pace
 
 
 def ask(
-    app: PacingMiddleware,
+    app: ThrottlingMiddleware,
     user: int,
     tasks: asyncio.TaskGroup,
     times: int = 1,
@@ -201,7 +201,7 @@ async def test_caller_without_a_token_does_not_end_the_being_alone_of_a_user(mon
     assert pace.is_only_user(1)
 
 
-async def stream(app: PacingMiddleware, user: int, sent: list[object]) -> None:
+async def stream(app: ThrottlingMiddleware, user: int, sent: list[object]) -> None:
     """Send an answer in pieces, like the server, to a client that reads to the end."""
 
     async def receive() -> dict[str, str]:
@@ -216,7 +216,7 @@ async def stream(app: PacingMiddleware, user: int, sent: list[object]) -> None:
     await app(scope, receive, send)
 
 
-def pieces_of(now: list[float], kind: str, step_s: float = 0.01) -> PacedStream | EventStream:
+def pieces_of(now: list[float], kind: str, step_s: float = 0.01) -> ThrottledStream | EventStream:
     """Return an answer of three pieces, each of which takes a given time of the clock."""
 
     async def pieces() -> AsyncGenerator[Any, None]:
@@ -224,7 +224,7 @@ def pieces_of(now: list[float], kind: str, step_s: float = 0.01) -> PacedStream 
             now[0] += step_s
             yield b"piece" if kind == "stream" else EventDocument.model_construct(id=number, kind="state")
 
-    return PacedStream(pieces()) if kind == "stream" else EventStream(pieces(), heartbeat_s=60)
+    return ThrottledStream(pieces()) if kind == "stream" else EventStream(pieces(), heartbeat_s=60)
 
 
 def pieces_in(sent: list[object]) -> list[object]:
@@ -242,7 +242,7 @@ async def test_pieces_of_a_stream_count_and_each_waits_while_its_user_rests(monk
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         await pieces_of(now, kind)(scope, receive, send)
 
-    app = PacingMiddleware(answer, pace)
+    app = ThrottlingMiddleware(answer, pace)
     pace.note(2)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(stream(app, 1, sent))

@@ -67,7 +67,7 @@ async def test_prepared_events_have_their_numbers_and_are_seen_only_when_shown(h
     prepared = hub.number_events("a", 1, ("state", {"state": "finished"}), ("finished", {}))
 
     assert shown(list(prepared)) == [(1, 2, "state"), (1, 3, "finished")]
-    assert shown(list(hub.durable_events("a"))) == [(1, 1, "state")]
+    assert shown(list(hub.list_durable_events("a"))) == [(1, 1, "state")]
     for event in prepared:
         hub.deliver(event)
     hub.close("a")
@@ -109,21 +109,21 @@ async def test_slow_follower_misses_output_but_no_durable_event(hub: EventHub) -
 async def test_durable_events_are_all_but_output(hub: EventHub) -> None:
     for kind in ("state", "stdout", "unit", "stderr", "finished"):
         hub.publish("a", 1, kind, {})
-    assert [event.kind for event in hub.durable_events("a")] == ["state", "unit", "finished"]
-    assert hub.durable_events("b") == ()
+    assert [event.kind for event in hub.list_durable_events("a")] == ["state", "unit", "finished"]
+    assert hub.list_durable_events("b") == ()
 
 
 async def test_unknown_attempt_has_no_events_and_ends_at_once(hub: EventHub) -> None:
-    assert not hub.holds_events("a")
+    assert not hub.has_events("a")
     assert await all_of(hub.follow("a")) == []
 
 
 async def test_ended_attempts_are_forgotten_oldest_first(hub: EventHub) -> None:
-    for number in range(events.ENDED_KEPT + 1):
+    for number in range(events.MAX_ENDED_LOGS + 1):
         hub.publish(str(number), 1, "finished", {})
         hub.close(str(number))
-    assert not hub.holds_events("0")
-    assert hub.holds_events("1")
+    assert not hub.has_events("0")
+    assert hub.has_events("1")
 
 
 async def some_of(
@@ -169,7 +169,7 @@ async def test_follower_of_all_that_comes_back_too_late_is_shown_a_gap(hub: Even
     hub.publish("a", 0, "state", {})
     place, _ = await first
     await stream.aclose()
-    for _ in range(events.RECENT_KEPT + 1):
+    for _ in range(events.MAX_RECENT_EVENTS + 1):
         hub.publish("a", 0, "state", {})
 
     found = await some_of(hub.follow_all(after=place), 2)

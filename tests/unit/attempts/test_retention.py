@@ -262,7 +262,7 @@ async def test_bundles_of_an_upload_that_broke_off_go_and_the_verdicts_stay(
     jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make
 ) -> None:
     """Regression: attempts of an open batch were exempt, so an open batch kept all space."""
-    await DatabaseBatchStore(jobs.access).open(OPEN, most_unfinished=10)
+    await DatabaseBatchStore(jobs.access).open(OPEN, max_unfinished=10)
     old = [await large(jobs, artifacts, make, number, MODEST) for number in (2001, 2002)]
     new = [await large(jobs, artifacts, make, n, GREEDY, batch_id=OPEN.id) for n in range(2003, 2011)]
     retention = keeping(jobs, artifacts, make, RetentionLimits(days=1, attempts=10**6, disk_bytes=6 * SIZE))
@@ -305,7 +305,7 @@ async def test_verdicts_of_a_batch_stay_when_its_bundles_make_room(
     """Regression: a batch that had finished half a second before was removed with all of its verdicts."""
     disk, batches = SmallDisk(tmp_path / "artifacts", free=0), DatabaseBatchStore(jobs.access)
     await disk.sweep()
-    await batches.open(OPEN, most_unfinished=10)
+    await batches.open(OPEN, max_unfinished=10)
     ids = [await large(jobs, disk, make, number, GREEDY, batch_id=OPEN.id) for number in range(2001, 2006)]
     await batches.cancel(OPEN.id, START)
     keep = RetentionLimits(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=6 * ROW_BYTES)

@@ -14,7 +14,7 @@ import pytest
 from assayd.attempts import conclusion as record
 from assayd.attempts.conclusion import ended as ended_at
 from assayd.attempts.retention import RetentionLimits
-from assayd.attempts.scheduler import ALONE_S, LARGE_AT_ONCE, LARGE_BYTES, QueueLimits
+from assayd.attempts.scheduler import ALONE_S, LARGE_BYTES, LARGE_SUBMISSION_SLOTS, QueueLimits
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
 from assayd.model.records import AttemptEvent
@@ -381,11 +381,11 @@ async def test_few_attempts_that_take_much_memory_are_under_way_at_once(tmp_path
         daemon.checks.open.clear()
         crowd = [await daemon.accept(f"{large}{number}") for number in range(6)]
         small = await daemon.accept("small")
-        while "small" not in daemon.checks.waiting or len(daemon.checks.waiting) < LARGE_AT_ONCE:
+        while "small" not in daemon.checks.waiting or len(daemon.checks.waiting) < LARGE_SUBMISSION_SLOTS:
             await asyncio.sleep(0)
-        while len(daemon.checks.waiting) < LARGE_AT_ONCE + 1:
+        while len(daemon.checks.waiting) < LARGE_SUBMISSION_SLOTS + 1:
             await asyncio.sleep(0)
-        assert len(daemon.checks.waiting) == LARGE_AT_ONCE + 1
+        assert len(daemon.checks.waiting) == LARGE_SUBMISSION_SLOTS + 1
         # A gateway takes back runs that report nothing, and drains their nodes.
         assert {state_of(daemon, each) for each in crowd} == {State.CHECKING}
         assert daemon.scheduler.cancel(crowd[-1].id)

@@ -71,7 +71,7 @@ async def test_examination_that_takes_too_long_is_said_to_and_the_others_stand(
 async def test_engine_that_does_not_answer_an_examination_is_said_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assayd.attempts.service.ENGINE_ANSWERS_S", 0.01)
+    monkeypatch.setattr("assayd.attempts.service.ENGINE_CHECK_TIMEOUT_S", 0.01)
     async with small_daemon(tmp_path) as daemon:
         monkeypatch.setattr(daemon.readiness, "run_health_checks", asyncio.Event().wait)
         row = (await daemon.service.health())[0]

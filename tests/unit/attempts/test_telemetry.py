@@ -199,9 +199,9 @@ async def test_gauges_show_stored_bundles_and_nothing_that_waits(tmp_path: Path)
 
 async def test_oldest_attempt_is_among_those_that_wait_and_those_under_way(tmp_path: Path) -> None:
     async with small_daemon(tmp_path) as daemon:
-        assert daemon.scheduler.oldest_accepted_at() is None
+        assert daemon.scheduler.get_oldest_acceptance_time() is None
         daemon.checks.open.clear()
         first = await daemon.accept()
         await daemon.accept("x = 2")
-        assert daemon.scheduler.oldest_accepted_at() == first.created_at
+        assert daemon.scheduler.get_oldest_acceptance_time() == first.created_at
         daemon.checks.open.set()

@@ -174,7 +174,7 @@ class Bench:
             rounds=(ChainRound(repair_id="R", failure=failure),),
         )
         self._kinds = {"extractor": validators.find_validator("extractor")}
-        self._fitter = AnswerApplier(
+        self._answer_applier = AnswerApplier(
             attempts=self.attempts, analyst=analyst, kinds=self._kinds, policies=None, source_bytes=2**20
         )
 
@@ -182,7 +182,7 @@ class Bench:
         loop = ChainRunner(
             attempts=self.attempts,
             store=self.store,
-            fitter=self._fitter,
+            fitter=self._answer_applier,
             providers={"scripted": self.provider},
             clock=SystemClock(),
             ids=UlidGenerator(),
@@ -197,7 +197,7 @@ class Bench:
         return new_chains(
             attempts=self.attempts,
             store=self.store,
-            fitter=self._fitter,
+            fitter=self._answer_applier,
             kinds=self._kinds,
             providers={"scripted": self.provider},
         )

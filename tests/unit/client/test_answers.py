@@ -6,7 +6,7 @@ import pytest
 
 from assayd_client import ClientError, documents
 from assayd_client.address import SocketChoice
-from assayd_client.answers import LineReader, connection_lost_error, create_decoder, get_start_command
+from assayd_client.answers import LineReader, build_connection_error, create_decoder, get_start_command
 from support.daemons.fake_service import GOLDEN
 
 
@@ -43,7 +43,7 @@ def test_answer_that_breaks_off_is_told_without_the_words_of_the_protocol(tmp_pa
     error = h11.RemoteProtocolError("peer closed connection without sending complete message body")
     socket = tmp_path / "s"
     socket.touch()
-    said = connection_lost_error(SocketChoice(path=socket, source="--socket"), error).message
+    said = build_connection_error(SocketChoice(path=socket, source="--socket"), error).message
     assert f"{socket} (--socket): it closed the connection before its answer was complete;" in said
 
 

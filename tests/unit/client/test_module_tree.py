@@ -59,7 +59,7 @@ def put(
     checkpoint: Callable[[str], None] = lambda _: None,
 ) -> str | None:
     candidate = module_tree.read_candidate(folder)
-    record = module_tree.verdict_record(attempt_of(candidate, number), candidate, datetime.now(UTC))
+    record = module_tree.build_verdict_record(attempt_of(candidate, number), candidate, datetime.now(UTC))
     return module_tree.install(tree, candidate, record, b"{}", allowed, checkpoint=checkpoint)
 
 
@@ -72,12 +72,12 @@ def versions(tree: Path) -> set[str]:
 
 
 def problems(tree: Path) -> list[str]:
-    return [problem for each in module_tree.installed_modules(tree) for problem in each.problems]
+    return [problem for each in module_tree.list_installed_modules(tree) for problem in each.problems]
 
 
 def test_install_writes_files_record_and_attestation(tree: Path, module: Callable[[str], Path]) -> None:
     assert put(tree, module("1.0.0")) is None
-    [found] = module_tree.installed_modules(tree)
+    [found] = module_tree.list_installed_modules(tree)
     assert (found.name, found.version, found.kept, found.problems) == (NAME, "1.0.0", None, ())
     assert (tree / NAME / ".assayd/attestation.json").read_bytes() == b"{}"
     assert found.record["attempt_id"] == f"01A{1:023}"
@@ -240,7 +240,7 @@ def test_file_beside_the_modules_is_found(tree: Path, module: Callable[[str], Pa
     put(tree, module("1.0.0"))
     (tree / place).write_text("")
     (tree / "__pycache__").mkdir()
-    assert {each.name for each in module_tree.installed_modules(tree)} == {NAME, place}
+    assert {each.name for each in module_tree.list_installed_modules(tree)} == {NAME, place}
     assert problems(tree) == ["was added: it isn't the folder of a module"]
 
 
@@ -254,7 +254,9 @@ def test_module_whose_folder_begins_with_an_underscore_is_found(
 
 def test_attestations_are_kept_only_if_they_are_asked_for(tree: Path, module: Callable[[str], Path]) -> None:
     put(tree, module("1.0.0"))
-    [plain], [attested] = (module_tree.installed_modules(tree, attestations=asked) for asked in (False, True))
+    [plain], [attested] = (
+        module_tree.list_installed_modules(tree, attestations=asked) for asked in (False, True)
+    )
     assert (plain.attestation, attested.attestation) == (None, b"{}")
 
 
@@ -269,13 +271,15 @@ def test_changed_added_and_missing_files_are_found(tree: Path, module: Callable[
 def test_verdict_on_other_files_is_refused(module: Callable[[str], Path]) -> None:
     candidate, other = (module_tree.read_candidate(module(version)) for version in ("1.0.0", "1.0.1"))
     with pytest.raises(RequestError, match="didn't validate these files"):
-        module_tree.verdict_record(attempt_of(other), candidate, datetime.now(UTC))
+        module_tree.build_verdict_record(attempt_of(other), candidate, datetime.now(UTC))
 
 
 def test_verdict_of_a_report_only_profile_is_refused(module: Callable[[str], Path]) -> None:
     candidate = module_tree.read_candidate(module("1.0.0"))
     with pytest.raises(RequestError, match="report"):
-        module_tree.verdict_record(attempt_of(candidate, approvable=False), candidate, datetime.now(UTC))
+        module_tree.build_verdict_record(
+            attempt_of(candidate, approvable=False), candidate, datetime.now(UTC)
+        )
 
 
 @pytest.mark.parametrize(

@@ -90,5 +90,5 @@ def gateway(tokens: DatabaseTokens, clock: SetClock) -> Gateway:
     app.state.cluster_tokens = tokens
     app.state.verifier = verifier
     app.state.broker_accounts = SharedAccount()
-    gate = TokenGate(app, verifier, most_of_one=8)
+    gate = TokenGate(app, verifier, max_per_tenant=8)
     return Gateway(tokens=tokens, verifier=verifier, clock=clock, app=app, gate=gate, service=service)

@@ -337,7 +337,7 @@ async def test_events_that_are_repeated_are_shown_once(target: Attacked) -> None
         events = {"events": [unit_event(seq) for seq in (2, 3, 3)]}
         assert (await target.ask("mine", "POST", path, events)).status_code == 204
     hub = target.gateway.cluster.basics.hub
-    assert [each.seq for each in hub.durable_events(message.attempt) if each.kind == "unit"] == [2, 3]
+    assert [each.seq for each in hub.list_durable_events(message.attempt) if each.kind == "unit"] == [2, 3]
 
 
 async def test_events_of_a_run_are_bounded(target: Attacked) -> None:

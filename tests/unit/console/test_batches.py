@@ -14,7 +14,7 @@ from assayd_client import NotFound
 from assayd_client.cli.evaluate import TASK_LABEL
 from assayd_client.requests import ClientRequest
 from assayd_console.pages.batches import (
-    LOOKED_AT,
+    COMPARED_ITEMS,
     FailedItems,
     _explain_groups,
     _group_failures,
@@ -67,7 +67,7 @@ async def test_failures_say_what_one_was_told_and_what_all_that_were_looked_at_s
     [told] = await _explain_groups(daemon, [group])
     assert told.message == "A1 is wrong"
     assert told.labels == ["who=polar"]
-    assert len(daemon.asked) == LOOKED_AT
+    assert len(daemon.asked) == COMPARED_ITEMS
     assert (daemon.asked[0], daemon.asked[-1]) == ("A1", "A22")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from assayd_client import AsyncClient
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.guard import COOKIE, LASTS_S, SessionStore
+from assayd_console.guard import COOKIE, SESSION_LIFETIME_S, SessionStore
 from assayd_console.serving import build_console
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -124,5 +124,5 @@ def test_session_ends_after_its_time() -> None:
     session = sessions.redeem_login_token(sessions.offer()) or ""
 
     assert sessions.is_valid(session)
-    now[0] = LASTS_S
+    now[0] = SESSION_LIFETIME_S
     assert not sessions.is_valid(session)

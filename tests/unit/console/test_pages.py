@@ -18,9 +18,9 @@ import pytest
 
 from assayd_client import NotFound
 from assayd_console.guard import SessionStore
-from assayd_console.pages.attempts import MOST_TEXTS
+from assayd_console.pages.attempts import MAX_TEXTS
 from assayd_console.pages.batches import CsvWriter
-from assayd_console.pages.chains import MOST_DIFF_LINES, iter_steps, parse_diff
+from assayd_console.pages.chains import MAX_DIFF_LINES, iter_steps, parse_diff
 from assayd_console.pages.reference import explain_import
 from assayd_console.pages.submit import read_submission
 from assayd_console.serving import build_console
@@ -445,9 +445,9 @@ def test_cell_that_a_spreadsheet_would_compute_is_text(begin: str) -> None:
 
 
 def test_long_diff_is_cut_and_counted() -> None:
-    lines = parse_diff("\n".join(["+x"] * (MOST_DIFF_LINES + 7)))
+    lines = parse_diff("\n".join(["+x"] * (MAX_DIFF_LINES + 7)))
 
-    assert (len(lines), lines[-1].text) == (MOST_DIFF_LINES + 1, "… 7 more lines")
+    assert (len(lines), lines[-1].text) == (MAX_DIFF_LINES + 1, "… 7 more lines")
 
 
 @pytest.mark.parametrize(
@@ -478,8 +478,8 @@ async def test_long_retry_context_is_cut_on_the_page_and_whole_as_a_file() -> No
 
 async def test_submission_of_many_texts_shows_those_with_findings_and_leads_to_all() -> None:
     attempt = json.loads((GOLDEN / "refused.json").read_text()) | {"id": "01A"}
-    files = {f"{number}.py": f"x = {number}\n" for number in range(MOST_TEXTS + 5)}
-    late = f"{MOST_TEXTS + 4}.py"
+    files = {f"{number}.py": f"x = {number}\n" for number in range(MAX_TEXTS + 5)}
+    late = f"{MAX_TEXTS + 4}.py"
     attempt["artifacts"] = [{"name": "submission_1.json", "bytes": 100, "sha256": "0" * 64}]
     attempt["report"]["findings"] = [
         {**attempt["report"]["findings"][0], "message": f"{late}: wrong", "line": 1, "file": late}
@@ -492,7 +492,7 @@ async def test_submission_of_many_texts_shows_those_with_findings_and_leads_to_a
     async with logged_in(answers) as (client, _):
         page = (await client.get("/attempts/01A")).text
 
-    assert page.count('aria-label="Source ') == MOST_TEXTS
+    assert page.count('aria-label="Source ') == MAX_TEXTS
     assert page.index(f"Source {late}") < page.index("Source 0.py")
     assert "5 more files" in page
     assert 'href="/attempts/01A/files/submission_1.json"' in page

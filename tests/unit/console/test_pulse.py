@@ -34,7 +34,7 @@ async def test_pulse_keeps_the_time_of_the_last_answer() -> None:
     with pytest.raises(DaemonUnreachable):
         await pulse.get_sample()
 
-    assert pulse.answered_at == look.at
+    assert pulse.last_sampled_at == look.at
 
 
 async def test_now_says_that_the_daemon_does_not_answer() -> None:

@@ -10,7 +10,7 @@ from assayd_client.cli import options
 
 ROOT = Path(__file__).resolve().parents[3]
 CONTRACT = ROOT / "docs/result-contract.md"
-PAGES = runpy.run_path(str(ROOT / "deploy/pages.py"))
+PAGES = runpy.run_path(str(ROOT / "deploy/manual_pages.py"))
 CODES = {value for name, value in vars(options).items() if name.isupper() and isinstance(value, int)}
 
 

@@ -95,7 +95,7 @@ def test_example_of_the_guide_can_be_repaired(example: Kind) -> None:
     assert (context.passage.text, context.failure) == (payload.code, "wrong")
     assert example.payload.model_validate(patched).code.endswith("return True\n")
     laid_out = example.payload.model_validate({**patched, "code": "def accepts(x):\n  return 1"})
-    assert example.normal_form(laid_out) == example.normal_form(payload)
+    assert example.normalize_text(laid_out) == example.normalize_text(payload)
 
 
 def test_command_line_of_the_guide_is_one() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.egress.decision import AccessRequest, decide_access, read_target
-from assayd.findings.network_rules import WORDINGS, NetworkRule
+from assayd.egress.decision import AccessRequest, decide_access, parse_target
+from assayd.findings.network_rules import RULE_TEXTS, NetworkRule
 from assayd.model.hosts import normalize_entry
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 
@@ -71,11 +71,11 @@ def ask_of(row: Row) -> AccessRequest:
     addresses = tuple(row.leads_to.split()) or None
     named: str | None = {"": None, "none": ""}.get(row.names_itself, row.names_itself)
     if method != "CONNECT":
-        return AccessRequest(target=read_target(method, target), named=named, addresses=addresses)
+        return AccessRequest(target=parse_target(method, target), named=named, addresses=addresses)
     server_name: str | NetworkRule | None = named
     if named is not None and named.startswith("!"):
         server_name = NetworkRule(named[1:])
-    return AccessRequest(target=read_target(method, target), server_name=server_name, addresses=addresses)
+    return AccessRequest(target=parse_target(method, target), server_name=server_name, addresses=addresses)
 
 
 def test_rows_of_the_table_are_decided_by_their_rules() -> None:
@@ -93,13 +93,13 @@ def test_every_rule_is_in_the_document_with_an_example_or_a_reason() -> None:
 
 
 def test_every_refusal_says_why_and_what_to_do_instead() -> None:
-    wordless = {rule for rule in NetworkRule if not (WORDINGS[rule].reason and WORDINGS[rule].hint)}
+    wordless = {rule for rule in NetworkRule if not (RULE_TEXTS[rule].reason and RULE_TEXTS[rule].hint)}
 
     assert wordless == {NetworkRule.LISTED}
 
 
 def test_only_public_addresses_of_a_name_may_be_connected_to_in_the_order_given() -> None:
-    target = read_target("CONNECT", "a.example:443")
+    target = parse_target("CONNECT", "a.example:443")
     addresses = ("10.0.0.1", "93.184.215.14", "::1", "1.1.1.1")
 
     decision = decide_access(policy_of("a.example"), AccessRequest(target=target, addresses=addresses))
@@ -108,7 +108,7 @@ def test_only_public_addresses_of_a_name_may_be_connected_to_in_the_order_given(
 
 
 def test_which_addresses_are_public_is_a_parameter() -> None:
-    ask = AccessRequest(target=read_target("CONNECT", "a.example:443"), addresses=("203.0.113.7",))
+    ask = AccessRequest(target=parse_target("CONNECT", "a.example:443"), addresses=("203.0.113.7",))
 
     assert not decide_access(policy_of("a.example"), ask).allowed
     assert decide_access(

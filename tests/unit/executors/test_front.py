@@ -18,7 +18,7 @@ from assayd.analysis.processes import StartedWorker, WorkerParents, WorkerProces
 from assayd.attempts.execution import AttemptAbandonedError, FinishedAttempt, Job
 from assayd.errors import AssaydError, StoreError
 from assayd.executors import front
-from assayd.executors.front import MAX_LOSSES, SILENT_LOOKS, DaemonParts, Executor, ExecutorSet
+from assayd.executors.front import MAX_LOSSES, MAX_SILENT_CHECKS, DaemonParts, Executor, ExecutorSet
 from assayd.executors.worker import AssignedRun, ExecutorStatus, Link
 from assayd.fair_queue import FairSemaphore
 from assayd.kinds.registry import find_validator
@@ -203,7 +203,7 @@ async def running(
         require_image=require_image,
         attachments=attach,
         slots=FairSemaphore(slots),
-        refuse_further_run=refuse_third_run,
+        require_run_left=refuse_third_run,
         sweep=sweep,
         images=lambda: dict(images),
     )
@@ -287,7 +287,9 @@ async def test_executor_that_hangs_is_killed_and_its_attempt_runs_in_another_one
         assert bench.swept[0] == 0
 
 
-@pytest.mark.parametrize(("sent", "killed"), [([0] * SILENT_LOOKS, True), ([0, 0, 0, 1, 0, 0, 0], False)])
+@pytest.mark.parametrize(
+    ("sent", "killed"), [([0] * MAX_SILENT_CHECKS, True), ([0, 0, 0, 1, 0, 0, 0], False)]
+)
 async def test_executor_hangs_if_it_sends_nothing_between_several_looks(
     monkeypatch: pytest.MonkeyPatch, sent: Sequence[int], killed: bool
 ) -> None:

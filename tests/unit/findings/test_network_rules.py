@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.findings.network_rules import add_network_facts, suggest_network_fix
-from assayd.findings.runs import cause_finding, exception_finding, iter_event_findings
+from assayd.findings.runs import build_cause_finding, build_exception_finding, iter_event_findings
 from assayd.guest_results import RaisedException
 from assayd.model.finding import Finding, Severity
 from assayd.model.report import Judgement
@@ -88,7 +88,7 @@ def test_finding_of_an_exception_says_how_the_network_is_reached() -> None:
         where=None,
         phase="call",
     )
-    assert "HTTP_PROXY" in (exception_finding(record, "").suggestion or "")
+    assert "HTTP_PROXY" in (build_exception_finding(record, "").suggestion or "")
 
 
 @pytest.mark.parametrize("message", ["host='" + "x" * 10_000, "https://" + "a" * 10_000, "('" * 5_000])
@@ -119,7 +119,7 @@ def suggestion(finding: Finding, cause: Cause, *events: NetworkEvent) -> str | N
     return worded.stage_findings["sandbox"][0].suggestion
 
 
-LATE = cause_finding(Cause.TIMEOUT, "The code")
+LATE = build_cause_finding(Cause.TIMEOUT, "The code")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def raised() -> Finding:
     record = RaisedException(
         phase="call", error_type="URLError", message="502", line=None, traceback="", where=None
     )
-    return exception_finding(record, "")
+    return build_exception_finding(record, "")
 
 
 def test_exception_of_the_network_is_explained_by_what_the_host_did() -> None:

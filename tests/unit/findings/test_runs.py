@@ -10,8 +10,8 @@ from assayd.findings.runs import (
     SLOWED,
     STARVED,
     WAITING,
+    build_timeout_finding,
     point_to_endless_loops,
-    timeout_finding,
 )
 from assayd.model.run import Cause, ResourceUsage, RunOutcome, UnitEndReason, UnitResult
 
@@ -58,7 +58,7 @@ def late(
     ],
 )
 def test_words_and_hint_follow_what_the_time_went_into(unit: UnitResult, words: str, hint: str) -> None:
-    finding = timeout_finding(unit, "The code")
+    finding = build_timeout_finding(unit, "The code")
     assert (finding.rule, finding.suggestion) == ("sandbox.timeout", hint)
     assert words in finding.message
 
@@ -94,32 +94,32 @@ def extract(file, page=1):
     ],
 )
 def test_only_loop_is_the_first_cause_whatever_the_time_went_into(unit: UnitResult, suggestion: str) -> None:
-    finding = point_to_endless_loops(timeout_finding(unit, "The code"), LOOP)
+    finding = point_to_endless_loops(build_timeout_finding(unit, "The code"), LOOP)
     assert (finding.suggestion, finding.line) == (suggestion, 2)
     assert finding.snippet == "    while not file.endswith(str(page)):"
     assert suggestion in build_retry_context((finding,), headline="It failed:")
 
 
 def test_several_loops_are_named_without_a_line() -> None:
-    finding = point_to_endless_loops(timeout_finding(late(15.3, 0.9, 14.4), "The code"), LOOP + LOOP)
+    finding = point_to_endless_loops(build_timeout_finding(late(15.3, 0.9, 14.4), "The code"), LOOP + LOOP)
     assert finding.line is None
     assert (finding.suggestion or "").startswith("Check that the loops on lines 2, 6 end. If they do, submit")
 
 
 def test_source_without_loops_that_waited_for_a_processor_is_submitted_again() -> None:
     finding = point_to_endless_loops(
-        timeout_finding(late(15.3, 0.9, 14.4), "The code"), "n = sum(range(9))\n"
+        build_timeout_finding(late(15.3, 0.9, 14.4), "The code"), "n = sum(range(9))\n"
     )
     assert finding.suggestion == STARVED
 
 
 def test_thread_that_keeps_the_program_running_is_named() -> None:
-    waited = timeout_finding(late(5.0, 0.02, 0.01), "The code")
+    waited = build_timeout_finding(late(5.0, 0.02, 0.01), "The code")
     assert "daemon=True" in (
         point_to_endless_loops(waited, "threading.Thread(target=f).start()").suggestion or ""
     )
 
 
 def test_for_loop_is_not_named() -> None:
-    computed = timeout_finding(late(5.01, 4.98, 0.0), "The code")
+    computed = build_timeout_finding(late(5.01, 4.98, 0.0), "The code")
     assert point_to_endless_loops(computed, "for x in y: pass") == computed

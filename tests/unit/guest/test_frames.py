@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.guest.frames import (
-    MAX_BODY,
-    MAX_HEADER,
+    MAX_BODY_BYTES,
+    MAX_HEADER_BYTES,
     FrameDecoder,
     FrameError,
     encode_frame,
@@ -40,7 +40,9 @@ def test_header_that_is_no_typed_object_is_refused(header: bytes) -> None:
         list(FrameDecoder().feed(len(header).to_bytes(4, "big") + bytes(4) + header))
 
 
-@pytest.mark.parametrize("lengths", [(MAX_HEADER + 1, 0), (2, MAX_BODY + 1), (2**32 - 1, 2**32 - 1)])
+@pytest.mark.parametrize(
+    "lengths", [(MAX_HEADER_BYTES + 1, 0), (2, MAX_BODY_BYTES + 1), (2**32 - 1, 2**32 - 1)]
+)
 def test_lengths_over_the_caps_are_refused_before_anything_is_held(lengths: tuple[int, int]) -> None:
     decoder = FrameDecoder()
 
@@ -50,7 +52,7 @@ def test_lengths_over_the_caps_are_refused_before_anything_is_held(lengths: tupl
 
 def test_frame_over_the_caps_is_not_sent() -> None:
     with pytest.raises(FrameError, match="too large"):
-        encode_frame({"type": "x"}, bytes(MAX_BODY + 1))
+        encode_frame({"type": "x"}, bytes(MAX_BODY_BYTES + 1))
 
 
 def test_chunks_cover_the_content() -> None:

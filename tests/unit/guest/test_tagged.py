@@ -154,7 +154,7 @@ def test_values_that_are_too_many_with_their_tags_are_cut() -> None:
 
 
 def test_bytes_that_are_too_many_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    rendered = render_tagged(bytes(values.MAX_STRING))
+    rendered = render_tagged(bytes(values.MAX_STRING_CHARS))
     assert (rendered.value, rendered.complete) == ({TAG: "bytes", "value": ""}, False)
 
 

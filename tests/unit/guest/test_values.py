@@ -224,13 +224,13 @@ def test_deep_nesting_is_cut() -> None:
 
 
 def test_long_string_and_key_are_cut() -> None:
-    rendered = render({"k" * 5000: "v" * (values.MAX_STRING + 1)})
+    rendered = render({"k" * 5000: "v" * (values.MAX_STRING_CHARS + 1)})
 
     ((key, value),) = rendered.value.items()  # type: ignore[attr-defined]
-    assert (len(key), len(value)) == (values.MAX_KEY, values.MAX_STRING)
+    assert (len(key), len(value)) == (values.MAX_KEY_CHARS, values.MAX_STRING_CHARS)
     assert [note["problem"] for note in rendered.notes] == [
         "a key that is too long, cut",
-        f"a string of {values.MAX_STRING + 1} characters, cut",
+        f"a string of {values.MAX_STRING_CHARS + 1} characters, cut",
     ]
 
 

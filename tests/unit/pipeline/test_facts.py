@@ -7,7 +7,7 @@ import time
 import pytest
 
 from assayd_pipeline.facts import (
-    MOST_PARSED_ROWS,
+    MAX_PARSED_ROWS,
     DataFacts,
     Expected,
     Facts,
@@ -45,9 +45,9 @@ def test_file_has_its_columns_types_and_rows(path: str, text: str, facts: Facts)
 
 
 def test_file_with_very_many_lines_is_counted_by_lines() -> None:
-    found = of("id\n" + "1\n" * (MOST_PARSED_ROWS + 5))
+    found = of("id\n" + "1\n" * (MAX_PARSED_ROWS + 5))
 
-    assert found == Facts(rows=MOST_PARSED_ROWS + 5, columns=("id",), types=("number",))
+    assert found == Facts(rows=MAX_PARSED_ROWS + 5, columns=("id",), types=("number",))
 
 
 @pytest.mark.parametrize("text", ["\n" * 2**24, "a," * 2**23, '"' * 2**24, "1" * 2**24])

@@ -23,7 +23,7 @@ find = ["-delete"]
 
 
 def stated(policies: PolicySet, name: str, field: str) -> list[tuple[str, int | None]]:
-    return [(each.profile, each.line) for each in policies.value_origins(name).get(field, ())]
+    return [(each.profile, each.line) for each in policies.get_value_origins(name).get(field, ())]
 
 
 def test_limit_is_stated_by_the_nearest_profile_that_has_it(load: Load) -> None:
@@ -49,7 +49,7 @@ def test_list_is_stated_by_everybody_who_adds_to_it(load: Load, own: str, line: 
 def test_list_that_is_narrowed_is_stated_where_it_is_narrowed(load: Load) -> None:
     policies = load(base=BASE, mine='extends = "base"\n[imports]\nonly = ["json"]\n')
     assert stated(policies, "mine", "imports.allowed") == [("mine", 3)]
-    assert "imports.only" not in policies.value_origins("mine")
+    assert "imports.only" not in policies.get_value_origins("mine")
 
 
 def test_of_two_parents_the_one_whose_limit_holds_states_it(load: Load) -> None:
@@ -66,8 +66,10 @@ def test_every_value_that_differs_from_what_is_built_in_has_an_origin() -> None:
         (name, field)
         for name in shipped.names
         for field, value in flatten_values(shipped.get(name)).items()
-        if value != built_in.get(field) and not shipped.value_origins(name).get(field)
+        if value != built_in.get(field) and not shipped.get_value_origins(name).get(field)
     }
     assert missing == set()
-    place = describe_policy(shipped.get("data"), origins=shipped.value_origins("data"))["origins"]["image"][0]  # type: ignore[index, call-overload]
+    place = describe_policy(shipped.get("data"), origins=shipped.get_value_origins("data"))["origins"][
+        "image"
+    ][0]  # type: ignore[index, call-overload]
     assert (place["profile"], place["file"].endswith("/data.toml")) == ("data", True)

@@ -21,7 +21,7 @@ def test_image_is_inherited_shown_and_part_of_the_digest(load: Load) -> None:
 
     assert describe_policy(policies.get("b"))["image"] == "science"
     assert policies.get("b").digest == policies.get("a").digest != policies.get("c").digest
-    assert policies.images_with_profiles() == {"science": ["a", "b"]}
+    assert policies.get_profiles_by_image() == {"science": ["a", "b"]}
 
 
 def test_own_image_replaces_an_inherited_one(load: Load) -> None:

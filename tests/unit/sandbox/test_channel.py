@@ -24,29 +24,29 @@ def kinds(portion: bytes) -> list[object]:
 def test_units_that_fit_a_pipe_are_sent_at_once_with_the_end() -> None:
     ahead = SendAheadWindow(SPEC)
 
-    assert kinds(ahead.take_due_frames()) == ["unit", "unit", "unit", "finish"]
+    assert kinds(ahead.pop_due_frames()) == ["unit", "unit", "unit", "finish"]
     for _ in SPEC.units:
         ahead.ended()
-    assert (ahead.take_due_frames(), ahead.finish()) == (b"", b"")
+    assert (ahead.pop_due_frames(), ahead.finish()) == (b"", b"")
 
 
 def test_no_more_is_sent_ahead_than_half_a_pipe_holds() -> None:
     large = replace(UNIT, arguments={"source": "x" * (AHEAD_BYTES // 2 - 1000)})
     ahead = SendAheadWindow(replace(SPEC, units=(large,) * 4))
 
-    assert [kinds(ahead.take_due_frames())] == [["unit", "unit"]]
+    assert [kinds(ahead.pop_due_frames())] == [["unit", "unit"]]
     ahead.ended()
-    assert kinds(ahead.take_due_frames()) == ["unit"]
+    assert kinds(ahead.pop_due_frames()) == ["unit"]
 
 
 def test_a_unit_larger_than_a_pipe_waits_for_its_turn() -> None:
     large = replace(UNIT, arguments={"source": "x" * 2 * AHEAD_BYTES})
     ahead = SendAheadWindow(replace(SPEC, units=(UNIT, large, UNIT)))
 
-    assert kinds(ahead.take_due_frames()) == ["unit"]
-    assert ahead.take_due_frames() == b""
+    assert kinds(ahead.pop_due_frames()) == ["unit"]
+    assert ahead.pop_due_frames() == b""
     ahead.ended()
-    assert kinds(ahead.take_due_frames()) == ["unit"]
+    assert kinds(ahead.pop_due_frames()) == ["unit"]
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_unit_larger_than_a_pipe_waits_for_its_turn() -> None:
 def test_where_the_next_depends_on_the_one_before_units_go_one_by_one(spec: RunSpec) -> None:
     ahead = SendAheadWindow(spec)
 
-    assert kinds(ahead.take_due_frames()) == ["unit"]
-    assert ahead.take_due_frames() == b""
+    assert kinds(ahead.pop_due_frames()) == ["unit"]
+    assert ahead.pop_due_frames() == b""
     ahead.ended()
     assert kinds(ahead.finish()) == ["finish"]
-    assert kinds(ahead.take_due_frames()) == ["unit"]
+    assert kinds(ahead.pop_due_frames()) == ["unit"]

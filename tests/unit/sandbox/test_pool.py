@@ -10,7 +10,7 @@ import pytest
 
 from assayd.clock import SystemClock
 from assayd.errors import EngineError
-from assayd.guest.frames import MAX_HEADER
+from assayd.guest.frames import MAX_HEADER_BYTES
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 from assayd.sandbox.container import Container, ContainerOrigin, open_container
 from assayd.sandbox.pool import STUCK_REMOVAL_RETRY_S, ContainerPool
@@ -178,7 +178,7 @@ async def test_a_container_that_cannot_be_removed_keeps_its_place_until_it_is_go
         pool.release(container)
         await until(lambda: bool(pool.stuck))
         assert pool.state().containers == 1
-        assert container.ref.ulid not in pool.live_containers(), "the reaper may take it"
+        assert container.ref.ulid not in pool.list_live_containers(), "the reaper may take it"
         await engine.remove(container.ref)
         pool.forget(container.ref.ulid)
         assert pool.state().containers == 0
@@ -333,7 +333,7 @@ async def test_more_preloads_than_a_frame_holds_are_refused():
     with pytest.raises(EngineError) as caught:
         await open_container(
             engine,
-            replace(A, preload=("x" * MAX_HEADER,)),
+            replace(A, preload=("x" * MAX_HEADER_BYTES,)),
             ContainerOrigin(daemon_id="d", generation="g"),
             "one",
             ahead=True,
@@ -350,7 +350,7 @@ async def test_a_container_on_its_way_up_is_left_alone_by_the_reaper():
         while not await owned(engine):
             await asyncio.sleep(0)
         [container] = await engine.list_owned("d")
-        assert container.labels[LABEL_CONTAINER] in pool.live_containers()
+        assert container.labels[LABEL_CONTAINER] in pool.list_live_containers()
         release.set()
         pool.release((await waiting)[0])
 

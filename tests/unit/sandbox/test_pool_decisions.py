@@ -9,9 +9,9 @@ import pytest
 
 from assayd.sandbox import pool_decisions as decisions
 from assayd.sandbox.pool_decisions import (
-    FORGET_S,
+    RATE_EXPIRY_S,
     RESERVED,
-    USED_S,
+    UNUSED_AFTER_S,
     Action,
     AssignContainer,
     CreateContainer,
@@ -313,7 +313,7 @@ def test_a_kept_key_has_few_until_somebody_asks_for_it():
     demand.keep(frozenset({A, B}))
     assert demand.targets(0.0) == {A: 1, B: 1}
     demand.asked(A, 0.0)
-    targets = demand.targets(FORGET_S + 1.0)
+    targets = demand.targets(RATE_EXPIRY_S + 1.0)
     assert targets == {A: 4, B: 1}
 
 
@@ -321,8 +321,8 @@ def test_a_key_that_nobody_asked_for_lately_has_few_again():
     demand = PoolDemand(base=4, unused=1, most=16)
     demand.keep(frozenset({A}))
     demand.asked(A, 0.0)
-    assert demand.targets(USED_S - 1.0)[A] == 4
-    assert demand.targets(USED_S + 1.0)[A] == 1
+    assert demand.targets(UNUSED_AFTER_S - 1.0)[A] == 4
+    assert demand.targets(UNUSED_AFTER_S + 1.0)[A] == 1
 
 
 def test_what_was_asked_for_before_the_key_changed_is_forgotten():
@@ -331,7 +331,7 @@ def test_what_was_asked_for_before_the_key_changed_is_forgotten():
     demand.asked(A, 0.0)
     demand.keep(frozenset({B}))
     demand.keep(frozenset({A}))
-    assert demand.targets(FORGET_S + 1.0) == {A: 1}
+    assert demand.targets(RATE_EXPIRY_S + 1.0) == {A: 1}
 
 
 def test_an_unused_key_has_never_more_than_one_in_use():
@@ -363,7 +363,7 @@ def test_a_key_of_one_request_has_no_base_and_is_forgotten():
     demand.asked(B, 0.0)
     demand.record_creation(B, 0.3)
     assert demand.targets(1.0)[B] == 1
-    assert demand.targets(FORGET_S + 1.0) == {}
+    assert demand.targets(RATE_EXPIRY_S + 1.0) == {}
     assert demand.refill_s() == {}
 
 

@@ -35,9 +35,9 @@ class House:
         self.names = (f"n{number}" for number in count())
         self.served: list[LeaseHolder] = []
 
-    def ask(self, lessee: LeaseHolder) -> None:
+    def ask(self, lease_holder: LeaseHolder) -> None:
         name = next(self.names)
-        self.queue.put(*lessee.flow, name, (name, lessee))
+        self.queue.put(*lease_holder.flow, name, (name, lease_holder))
 
     def act(self) -> None:
         for _ in range(100):
@@ -67,17 +67,17 @@ class House:
 
     def _look(self) -> list[tuple[str, LeaseHolder]]:
         waiting = self.queue.list_in_order()
-        self.state = replace(self.state, waiting=tuple(lessee for _, lessee in waiting))
+        self.state = replace(self.state, waiting=tuple(lease_holder for _, lease_holder in waiting))
         return waiting
 
     def _do(self, action: Action, waiting: list[tuple[str, LeaseHolder]]) -> None:
         match action:
             case AssignContainer(waiter=place, ulid=ulid):
-                name, lessee = waiting[place]
+                name, lease_holder = waiting[place]
                 self.queue.pop_item(name)
-                self.served.append(lessee)
+                self.served.append(lease_holder)
                 self._drop(ulid)
-                self.state = replace(self.state, leased=(*self.state.leased, lessee))
+                self.state = replace(self.state, leased=(*self.state.leased, lease_holder))
             case RemoveContainer(ulid=ulid):
                 self._drop(ulid)
             case CreateContainer(key=key, ahead=True):
@@ -113,8 +113,8 @@ def test_everybody_is_served_in_the_end(
     asked: list[LeaseHolder], target_each: int, limits: PoolLimits, pauses: list[int]
 ):
     house = House({A: target_each, B: target_each}, limits)
-    for lessee, pause in zip(asked, pauses, strict=False):
-        house.ask(lessee)
+    for lease_holder, pause in zip(asked, pauses, strict=False):
+        house.ask(lease_holder)
         house.act()
         for _ in range(pause):
             house.go_on()

@@ -62,7 +62,7 @@ async def test_known_holes_of_the_engine_are_a_warning_or_by_setting_an_error(
             seccomp="{}",
             egress=no_way_out(),
         )
-        reaper = Reaper(engine=engine, daemon_id="d", live=pool.live_containers, on_gone=pool.forget)
+        reaper = Reaper(engine=engine, daemon_id="d", live=pool.list_live_containers, on_gone=pool.forget)
         house = ReadinessSupervisor(
             engine=engine,
             reaper=reaper,
@@ -90,7 +90,7 @@ async def test_engine_row_says_how_containers_are_made_and_what_else_could_be_ha
         images = ImageCache(engine, Path(assayd.guest.__file__).parent)
         house = ReadinessSupervisor(
             engine=engine,
-            reaper=Reaper(engine=engine, daemon_id="d", live=pool.live_containers, on_gone=pool.forget),
+            reaper=Reaper(engine=engine, daemon_id="d", live=pool.list_live_containers, on_gone=pool.forget),
             sandbox=Sandbox(pool=pool, images=images, clock=SystemClock(), seccomp="{}", egress=no_way_out()),
             usual=(),
             isolation_check=held,
@@ -106,7 +106,7 @@ async def test_all_images_that_are_to_be_built_are_named_at_once() -> None:
     async with running(engine) as pool:
         house = ReadinessSupervisor(
             engine=engine,
-            reaper=Reaper(engine=engine, daemon_id="d", live=pool.live_containers, on_gone=pool.forget),
+            reaper=Reaper(engine=engine, daemon_id="d", live=pool.list_live_containers, on_gone=pool.forget),
             sandbox=Sandbox(
                 pool=pool,
                 images=ImageCache(engine, Path(assayd.guest.__file__).parent),
@@ -137,7 +137,7 @@ def supervisor(
     )
     return ReadinessSupervisor(
         engine=engine,
-        reaper=Reaper(engine=engine, daemon_id="d", live=pool.live_containers, on_gone=pool.forget),
+        reaper=Reaper(engine=engine, daemon_id="d", live=pool.list_live_containers, on_gone=pool.forget),
         sandbox=sandbox,
         usual=[RunSpec(image=image, limits=LIMITS, units=()) for image in images],
         isolation_check=isolation_check,
@@ -213,7 +213,7 @@ async def test_image_that_only_a_profile_needs_is_no_fault_and_has_its_command()
     engine = FakeEngine(polite_guest, images=[built("python")])
     async with running(engine) as pool:
         house = supervisor(engine, pool, "python")
-        house.images_named = lambda: {"cpp": ["cpp"]}
+        house.list_profile_images = lambda: {"cpp": ["cpp"]}
         house.build_command = "DOCKER_HOST=unix:///d assay images build"
         await house.prepare()
         [row] = [row for row in await house.run_health_checks() if row.check == "image cpp"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.aio import Deadline
-from assayd.guest.frames import MIN_COST, WINDOW, Header, encode_frame
+from assayd.guest.frames import MIN_WINDOW_COST, WINDOW, Header, encode_frame
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import AccessProtocol, Limits, NetworkEvent, Program, RunEndReason, RunSpec, Unit
 from assayd.ports.egress import EgressLimits, GuestStream
@@ -175,7 +175,7 @@ async def test_without_credit_the_way_out_waits_and_the_conversation_goes_on() -
 
 
 async def test_credit_is_given_for_what_was_taken_with_small_pieces_at_their_cost() -> None:
-    pieces = WINDOW // 4 // MIN_COST
+    pieces = WINDOW // 4 // MIN_WINDOW_COST
 
     def then(header: Header, body: bytes) -> Iterable[bytes]:
         return good_unit(0)[1:] if header["type"] == "stream_credit" else []
@@ -259,7 +259,10 @@ async def test_frames_for_a_stream_that_was_are_left_alone() -> None:
         ([frame("data", b"x")], "never opened"),
         ([frame("open"), frame("data", b"x", stream=7)], "never opened"),
         ([frame("open"), *[frame("data", b"x" * 60_000)] * 3], "more than it has credit for"),
-        ([frame("open"), *[frame("data", b"x")] * (WINDOW // MIN_COST + 1)], "more than it has credit for"),
+        (
+            [frame("open"), *[frame("data", b"x")] * (WINDOW // MIN_WINDOW_COST + 1)],
+            "more than it has credit for",
+        ),
         ([frame("open"), frame("credit", credit=1)], "credit for more than was sent"),
         ([frame("open"), frame("credit", credit=-1)], "not an integer"),
         ([frame("open"), frame("end"), frame("data", b"x")], "after its end"),

@@ -37,36 +37,36 @@ def line(make: Make, number: int, content: str = "x", **values: object) -> Batch
 
 
 async def opened(batches: DatabaseBatchStore, make: Make, *lines: BatchLine, **values: object) -> Batch:
-    new = await batches.open(batch(make, **values), most_unfinished=10)
+    new = await batches.open(batch(make, **values), max_unfinished=10)
     await batches.add(new.id, lines)
     return new
 
 
 async def test_opened_batch_is_given_back_as_it_was(batches: DatabaseBatchStore, make: Make) -> None:
     new = batch(make, dedupe=True)
-    assert await batches.open(new, most_unfinished=10) == new
+    assert await batches.open(new, max_unfinished=10) == new
     assert await batches.get(new.id) == new == await batches.find(1000, "b1")
     assert await batches.find(1001, "b1") is None
     assert new.state is BatchState.OPEN
 
 
 async def test_opening_it_again_sets_it_to_go_on(batches: DatabaseBatchStore, make: Make) -> None:
-    new = await batches.open(batch(make), most_unfinished=10)
+    new = await batches.open(batch(make), max_unfinished=10)
     await batches.cancel(new.id, new.created_at)
     again = batch(make, number=2, name="b1", concurrency=3, dedupe=True)
-    assert await batches.open(again, most_unfinished=0) == replace(new, concurrency=3, dedupe=True)
+    assert await batches.open(again, max_unfinished=0) == replace(new, concurrency=3, dedupe=True)
     assert (await batches.get(new.id) or new).cancelled_at is None
 
 
 async def test_new_batch_beyond_the_users_quota_is_refused(batches: DatabaseBatchStore, make: Make) -> None:
     for number in (1, 2):
-        await batches.open(batch(make, number), most_unfinished=2)
+        await batches.open(batch(make, number), max_unfinished=2)
     with pytest.raises(RequestError) as caught:
-        await batches.open(batch(make, 3), most_unfinished=2)
+        await batches.open(batch(make, 3), max_unfinished=2)
     assert caught.value.code == "quota.full"
-    await batches.open(batch(make, 4, peer=Peer(uid=1, gid=1, pid=1)), most_unfinished=2)
+    await batches.open(batch(make, 4, peer=Peer(uid=1, gid=1, pid=1)), max_unfinished=2)
     await batches.cancel(batch(make, 1).id, batch(make).created_at)
-    await batches.open(batch(make, 3), most_unfinished=2)
+    await batches.open(batch(make, 3), max_unfinished=2)
 
 
 async def test_waiting_items_are_those_without_a_verdict_in_line_order(
@@ -153,8 +153,8 @@ async def test_batch_that_was_not_sent_to_its_end_does_not_end(
 async def test_pages_go_through_all_batches_newest_first(batches: DatabaseBatchStore, make: Make) -> None:
     same = batch(make).created_at
     for number in range(1, 6):
-        await batches.open(batch(make, number, created_at=same), most_unfinished=10)
-    await batches.open(batch(make, 9, peer=Peer(uid=1, gid=1, pid=1)), most_unfinished=10)
+        await batches.open(batch(make, number, created_at=same), max_unfinished=10)
+    await batches.open(batch(make, 9, peer=Peer(uid=1, gid=1, pid=1)), max_unfinished=10)
     seen, cursor = [], None
     while True:
         page = await batches.list(uid=1000, cursor=cursor, limit=2)

@@ -71,7 +71,7 @@ async def test_end_of_a_batch_is_told_and_its_cancelling_once(jobs: DatabaseJobS
             concurrency=1,
             webhook=URL if name != "silent" else None,
         )
-        assert await batches.open(batch, most_unfinished=10) == batch
+        assert await batches.open(batch, max_unfinished=10) == batch
         line = BatchLine(number=1, input_digest="x", document=b"{}", attempt_id=make.attempt(number).id)
         await batches.add(batch.id, [line])
         await batches.complete(batch.id)

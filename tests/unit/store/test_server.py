@@ -124,7 +124,7 @@ async def test_batch_never_ends_with_lines_that_wait(two: Any, make: Make) -> No
     """Regression: a line that was added while the batch ended would have waited forever."""
     here, there = (DatabaseBatchStore(store.access) for store in two)
     for number in range(30):
-        opened = await here.open(batch(make, number, f"b{number}"), most_unfinished=99)
+        opened = await here.open(batch(make, number, f"b{number}"), max_unfinished=99)
         await here.complete(opened.id)
         line = BatchLine(number=1, input_digest="d" * 64, document=b"{}", attempt_id=make.attempt(1).id)
         await asyncio.gather(there.finish(opened.id, opened.created_at), here.add(opened.id, [line]))
@@ -136,7 +136,7 @@ async def test_batch_never_ends_with_lines_that_wait(two: Any, make: Make) -> No
 async def test_same_name_at_two_gateways_is_one_batch(two: Any, make: Make) -> None:
     stores = [DatabaseBatchStore(store.access) for store in two]
     opened = await asyncio.gather(
-        *(store.open(batch(make, n), most_unfinished=9) for n, store in enumerate(stores))
+        *(store.open(batch(make, n), max_unfinished=9) for n, store in enumerate(stores))
     )
     assert opened[0].id == opened[1].id
 

@@ -46,5 +46,5 @@ async def test_processes_remove_their_own_containers_and_the_daemon_those_of_for
 
     left = {each.labels.get(LABEL_EXECUTOR, "") for each in await engine.list_owned("d")}
     assert left == {"", "0", "1", "2"} - removed
-    await reaper.of_executor(0).sweep(patient=False)
+    await reaper.create_executor_reaper(0).sweep(patient=False)
     assert "0" not in {each.labels.get(LABEL_EXECUTOR) for each in await engine.list_owned("d")}

@@ -19,7 +19,13 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_workflows import course as course_module
-from assayd_workflows.course import STARTING, ResultPartsTooLarge, WorkflowRun, WorkflowRunParts, load_outputs
+from assayd_workflows.course import (
+    MAX_CONCURRENT_STARTS,
+    ResultPartsTooLarge,
+    WorkflowRun,
+    WorkflowRunParts,
+    load_outputs,
+)
 from assayd_workflows.model import NodeRun, NodeState, ResultReference, Workflow, WorkflowNode, WorkflowPlan
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
@@ -207,12 +213,12 @@ async def test_outputs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_few_nodes_of_a_workflow_wait_for_their_turn_at_once() -> None:
     daemon = Daemon({})
-    daemon.wait_for = STARTING
+    daemon.wait_for = MAX_CONCURRENT_STARTS
     course = course_of(daemon, *(WorkflowNode(id=f"n{number}") for number in range(100)))
 
     await course.run()
 
-    assert daemon.most_reading <= STARTING
+    assert daemon.most_reading <= MAX_CONCURRENT_STARTS
     assert len(daemon.submitted) == 100
 
 

@@ -164,7 +164,7 @@ class Demultiplexer:
         wanted: list[memoryview] = []
         while view:
             if not self._left:
-                view = self._take_header(view)
+                view = self._consume_header(view)
                 continue
             piece, view = view[: self._left], view[self._left :]
             self._left -= len(piece)
@@ -176,7 +176,7 @@ class Demultiplexer:
                 ]
         return b"".join(wanted)
 
-    def _take_header(self, view: memoryview) -> memoryview:
+    def _consume_header(self, view: memoryview) -> memoryview:
         missing = _HEADER.size - len(self._header)
         self._header += bytes(view[:missing])
         if len(self._header) == _HEADER.size:
@@ -268,11 +268,11 @@ def _stream_broken_error() -> EngineError:
 
 T = TypeVar("T")
 
-_MARGIN_S = 1.0
+_TIMEOUT_MARGIN_S = 1.0
 """Seconds by which the timeout here exceeds the connection's, which reports failures more precisely."""
-_ADDRESS = "http+docker://"
+_SDK_URL_PREFIX = "http+docker://"
 """The SDK's URL prefix for requests over a Unix socket."""
-_FOREIGN = (DockerException, RequestException, urllib3.exceptions.HTTPError, OSError)
+_SDK_EXCEPTIONS = (DockerException, RequestException, urllib3.exceptions.HTTPError, OSError)
 
 
 class _SinglePoolAdapter(UnixHTTPAdapter):
@@ -283,7 +283,7 @@ class _SinglePoolAdapter(UnixHTTPAdapter):
     """
 
     def get_connection(self, url: bytes | str, proxies: object = None) -> UnixHTTPConnectionPool:
-        return super().get_connection(_ADDRESS, proxies)
+        return super().get_connection(_SDK_URL_PREFIX, proxies)
 
 
 class DockerCallRunner:
@@ -326,7 +326,7 @@ class DockerCallRunner:
         except RuntimeError as problem:
             raise EngineError("engine.closed", "the connection to the engine was closed") from problem
         try:
-            async with asyncio.timeout((timeout_s or self._timeout_s) + _MARGIN_S):
+            async with asyncio.timeout((timeout_s or self._timeout_s) + _TIMEOUT_MARGIN_S):
                 return await asyncio.wrap_future(job)
         except TimeoutError as problem:
             _cancel_or_discard(job, discard)
@@ -347,7 +347,7 @@ class DockerCallRunner:
     def _run(self, act: Callable[[DockerApi], T]) -> T:
         try:
             return act(self._ensure_client())
-        except _FOREIGN as problem:
+        except _SDK_EXCEPTIONS as problem:
             raise to_engine_error(problem) from problem
 
     def _ensure_client(self) -> DockerApi:
@@ -371,8 +371,10 @@ class DockerCallRunner:
         # The SDK sets no timeout for attaching.
         client.post = partial(client.post, timeout=self._timeout_s)
         if self._base_url.startswith("unix://"):
-            client.get_adapter(_ADDRESS).close()
-            client.mount(_ADDRESS, _SinglePoolAdapter(f"http+{self._base_url}", max_pool_size=self._size))
+            client.get_adapter(_SDK_URL_PREFIX).close()
+            client.mount(
+                _SDK_URL_PREFIX, _SinglePoolAdapter(f"http+{self._base_url}", max_pool_size=self._size)
+            )
         return client
 
 
@@ -387,7 +389,7 @@ def to_engine_error(problem: Exception) -> EngineError:
             return _api_error(problem)
         case Timeout() | urllib3.exceptions.TimeoutError() | TimeoutError():
             return _timeout_error()
-        case DockerException() if isinstance(problem.__cause__, _FOREIGN):
+        case DockerException() if isinstance(problem.__cause__, _SDK_EXCEPTIONS):
             # The client failed to ask for the version, and wraps the reason.
             return to_engine_error(problem.__cause__)
         case RequestsConnectionError():

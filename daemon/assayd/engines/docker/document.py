@@ -26,7 +26,7 @@ from assayd.ports.engine import (
 
 _NANO = 1_000_000_000
 _MISSING = object()
-_SHOWN_CHARACTERS = 80
+_MAX_REPR_CHARACTERS = 80
 NO_NAME_SERVER = "127.0.0.1"
 """The container's own loopback, where no name server listens, so a lookup fails immediately."""
 
@@ -222,4 +222,4 @@ def _get_section(document: Document, key: str) -> Document:
 
 def _shorten_repr(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+    return text if len(text) <= _MAX_REPR_CHARACTERS else text[:_MAX_REPR_CHARACTERS] + "…"

@@ -300,7 +300,7 @@ def _wait_for_removal(client: DockerApi, engine_id: str) -> None:
         client.wait(engine_id, timeout=_REMOVAL_TIMEOUT_S, condition="removed")
 
 
-_NEEDS = {
+_REQUIRED_LIMITS = {
     "MemoryLimit": "memory isn't limited: the kernel lacks the memory controller",
     "SwapLimit": "swap isn't limited: boot the kernel with swapaccount=1",
     "PidsLimit": "processes aren't limited: the kernel lacks the pids controller",
@@ -344,7 +344,7 @@ def reject_unsupported_engine(version: Document) -> None:
 
 def find_missing_limits(info: Document) -> tuple[str, ...]:
     """Return a message for each required limit, including seccomp, that this host can't enforce."""
-    missing = [text for key, text in _NEEDS.items() if info.get(key) is not True]
+    missing = [text for key, text in _REQUIRED_LIMITS.items() if info.get(key) is not True]
     options = info.get("SecurityOptions")
     if not any(
         str(option).startswith("name=seccomp") for option in (options if isinstance(options, list) else ())

@@ -14,7 +14,7 @@ from docker.errors import APIError, NotFound
 from assayd.engines.docker.calls import DockerApi, Document
 from assayd.engines.docker.document import ImageSettings
 from assayd.errors import EngineError
-from assayd.ports.engine import ImageFacts, ListedImage, file_missing_error
+from assayd.ports.engine import ImageFacts, ListedImage, build_file_missing_error
 
 _CONFLICT = 409
 _TAR_BYTES = 64 * 1024
@@ -113,14 +113,14 @@ def read_image_file(client: DockerApi, *, name: str, path: str, most_bytes: int)
         for block in client.get_archive(container, f"/{path}")[0]:
             packed += block
             if len(packed) > most_bytes + _TAR_BYTES:
-                raise file_missing_error(name, path, most_bytes)
+                raise build_file_missing_error(name, path, most_bytes)
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as tar:
             member = tar.next()
             if member is None or not member.isreg() or member.size > most_bytes:
-                raise file_missing_error(name, path, most_bytes)
+                raise build_file_missing_error(name, path, most_bytes)
             return cast("IO[bytes]", tar.extractfile(member)).read()
     except (NotFound, tarfile.TarError) as problem:
-        raise file_missing_error(name, path, most_bytes) from problem
+        raise build_file_missing_error(name, path, most_bytes) from problem
     finally:
         client.remove_container(container, force=True, v=True)
 

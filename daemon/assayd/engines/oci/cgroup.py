@@ -39,8 +39,8 @@ DAEMON_GROUP = "assayd-daemon"
 _SHARES = 1024
 """The value of ``cpu.shares`` on version 1 that corresponds to a weight of 100."""
 _KILL_FOR_S = 10.0
-_AGAIN_S = 0.002
-_MOVES = 100
+_RETRY_INTERVAL_S = 0.002
+_MAX_MOVE_PASSES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ class ControlGroup:
                         raise EngineError("engine.cgroup_busy", message, retryable=True) from problem
                     for pid in self.pids():
                         self._kill_member(pid)
-                    time.sleep(_AGAIN_S)
+                    time.sleep(_RETRY_INTERVAL_S)
 
     def _kill_member(self, pid: int) -> None:
         """Kill a process through its pidfd, so that a new process with the same PID is never killed."""
@@ -202,7 +202,7 @@ class ControlGroup:
             try:
                 if pid in self.pids():
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                    select.select([descriptor], [], [], _AGAIN_S * 10)
+                    select.select([descriptor], [], [], _RETRY_INTERVAL_S * 10)
             finally:
                 os.close(descriptor)
 
@@ -304,9 +304,9 @@ def _delegate_controllers(root: Path, own: str) -> Path:
 def _move_processes(source: Path, target: Path) -> None:
     """Move all processes from one group to another.
 
-    Because new ones can start, make up to `_MOVES` passes.
+    Because new ones can start, make up to `_MAX_MOVE_PASSES` passes.
     """
-    for _ in range(_MOVES):
+    for _ in range(_MAX_MOVE_PASSES):
         pids = (source / "cgroup.procs").read_text(encoding="ascii").split()
         if not pids:
             return

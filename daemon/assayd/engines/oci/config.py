@@ -46,9 +46,9 @@ _NO_DEVICES = {"allow": False, "access": "rwm"}
 _PERIOD_US = 100_000
 _CPU_WEIGHT = 25
 """The processor weight of a container; the daemon has 100, so that computing programs don't delay it."""
-LONG_RUN_WEIGHT = 3
+LONG_RUN_CPU_WEIGHT = 3
 """The processor weight of a long-running container."""
-_RUNTIME_PIDS = 8
+_RUNTIME_PROCESS_COUNT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class ContainerHostConfig:
     """
 
     @property
-    def program_uid(self) -> int:
+    def first_process_uid(self) -> int:
         """Return the first process's user id on the host."""
         return self.first_uid if self.clone_uid or self.children else self.first_uid + 1
 
@@ -133,7 +133,7 @@ def compute_cgroup_limits(spec: ContainerSpec) -> dict[str, int]:
 
 def compute_startup_limits(limits: Mapping[str, int]) -> dict[str, int]:
     """Return the limits while a container starts, when the runtime's processes also count."""
-    return {**limits, "pids": limits["pids"] + _RUNTIME_PIDS}
+    return {**limits, "pids": limits["pids"] + _RUNTIME_PROCESS_COUNT}
 
 
 def compute_rlimits(spec: ContainerSpec) -> dict[str, int]:
@@ -147,7 +147,7 @@ def compute_rlimits(spec: ContainerSpec) -> dict[str, int]:
         "fsize": spec.work_bytes,
         "msgqueue": 0,
         "nofile": spec.open_files,
-        "nproc": spec.pids + _RUNTIME_PIDS,
+        "nproc": spec.pids + _RUNTIME_PROCESS_COUNT,
         "sigpending": PENDING_SIGNALS,
     }
 
@@ -238,7 +238,7 @@ def parse_seccomp_profile(text: str, machine: str) -> dict[str, Any]:
     }
 
 
-CHILDREN = 127
+MAX_CHILDREN = 127
 """Maximum concurrent children of a template, each of which has a separate user id."""
 CAPABILITIES = {
     "CAP_SETGID": 6,
@@ -254,7 +254,7 @@ It needs them for the mounts, the loopback device, the users and the bounding se
 MEMORY_BYTES = 384 * 2**20
 _PIDS = 32
 _BASE_BYTES = 64 * 1024
-_OF_TEMPLATES = ("/proc", "/dev", "/sys")
+_TEMPLATE_MOUNTS = ("/proc", "/dev", "/sys")
 _HELD = ("bounding", "effective", "permitted")
 _CALLS: tuple[Document, ...] = (
     {
@@ -369,7 +369,7 @@ def build_template_configuration(spec: ContainerSpec, place: ContainerHostConfig
         "source": "tmpfs",
         "options": [*_HIDDEN, "mode=0755", f"size={_BASE_BYTES}"],
     }
-    kept = [mount for mount in build_mounts(spec, {}) if mount["destination"] in _OF_TEMPLATES]
+    kept = [mount for mount in build_mounts(spec, {}) if mount["destination"] in _TEMPLATE_MOUNTS]
     return {**usual, "mounts": [*kept, base]}
 
 

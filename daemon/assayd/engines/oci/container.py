@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 _NAME = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
 _RECORD = "record.json"
-_OLD_S = 600.0
+_STALE_AFTER_S = 600.0
 """Seconds after which no daemon is still writing a record or removing the files next to one."""
 
 
@@ -120,16 +120,16 @@ class ContainerRecords:
         """
         for folder in self._folder.glob("*"):
             with suppress(OSError):
-                if now - folder.stat().st_mtime > _OLD_S and not (folder / _RECORD).exists():
+                if now - folder.stat().st_mtime > _STALE_AFTER_S and not (folder / _RECORD).exists():
                     shutil.rmtree(folder, ignore_errors=True)
 
-    def is_old(self, name: str, now: float) -> bool:
+    def is_stale(self, name: str, now: float) -> bool:
         """Return whether a container's folder exists and is older than 10 minutes.
 
         By then, all steps of the container must have ended.
         """
         try:
-            return now - self.get_container_folder(name).stat().st_mtime > _OLD_S
+            return now - self.get_container_folder(name).stat().st_mtime > _STALE_AFTER_S
         except FileNotFoundError:
             return False
 
@@ -141,7 +141,7 @@ class ContainerRecords:
                 yield record
 
 
-HAS_ENDED = "its first process has ended"
+PROCESS_ENDED_MESSAGE = "its first process has ended"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -200,7 +200,7 @@ def find_process_differences(
 ) -> list[str]:
     """Return the differences between a spec and the running process, as messages.
 
-    The list is empty if there are none. If the process has ended, it contains only `HAS_ENDED`.
+    The list is empty if there are none. If the process has ended, it contains only `PROCESS_ENDED_MESSAGE`.
 
     Args:
         process: the first process of the container.
@@ -212,10 +212,10 @@ def find_process_differences(
     try:
         seen = read_process_facts(process.pid, container.place, container.image.root)
     except OSError:
-        return [HAS_ENDED]
+        return [PROCESS_ENDED_MESSAGE]
     # The data is this process's if it is still running: its process id can't be reused before it is reaped.
     if process.ended.is_set():
-        return [HAS_ENDED]
+        return [PROCESS_ENDED_MESSAGE]
     container.namespaces = seen.namespaces
     return [
         *find_differences(seen, container.spec, container.place),
@@ -274,7 +274,7 @@ class ProcessFacts:
     namespaces: Mapping[str, str]
     shared_namespaces: tuple[str, ...]
     outside: tuple[str, ...]
-    root_is_image: bool
+    is_root_image: bool
     masked: tuple[str, ...]
 
 
@@ -285,7 +285,7 @@ class Mount:
     root: str
     kind: str
     options: frozenset[str]
-    of_file_system: Mapping[str, str]
+    filesystem_options: Mapping[str, str]
 
 
 def read_process_facts(pid: int, place: ContainerHostConfig, image: Path) -> ProcessFacts:
@@ -312,7 +312,7 @@ def read_process_facts(pid: int, place: ContainerHostConfig, image: Path) -> Pro
             name for name in _NAMESPACES if namespaces[name] == _read_namespace("self", name)
         ),
         outside=tuple(path for path in place.cgroups.values() if str(pid) not in _read_members(path)),
-        root_is_image=os.path.samestat(Path(f"/proc/{pid}/root").stat(), image.stat()),
+        is_root_image=os.path.samestat(Path(f"/proc/{pid}/root").stat(), image.stat()),
         masked=tuple(path for path in MASKED_PATHS if _is_visible(path)),
     )
 
@@ -327,7 +327,7 @@ def find_differences(seen: ProcessFacts, spec: ContainerSpec, place: ContainerHo
     return [
         *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
         *(f"control group {path} doesn't contain the process" for path in seen.outside),
-        *([] if seen.root_is_image else ["the root is not the image's"]),
+        *([] if seen.is_root_image else ["the root is not the image's"]),
         *([] if len(seen.routes.splitlines()) <= 1 else ["the network has routes"]),
         *_find_identity_differences(seen, place),
         *([] if place.children else _find_limit_differences(seen, compute_rlimits(spec))),
@@ -354,7 +354,7 @@ def find_shared_namespaces(seen: ProcessFacts, others: Mapping[str, Mapping[str,
 
 def _find_identity_differences(seen: ProcessFacts, place: ContainerHostConfig) -> Iterator[str]:
     status = _parse_fields(seen.status)
-    uid = str(place.program_uid)
+    uid = str(place.first_process_uid)
     held_caps = f"{sum(1 << number for number in CAPABILITIES.values()) if place.children else 0:016x}"
     wanted = {
         "Uid": [uid] * 4,
@@ -460,7 +460,7 @@ def _get_required_mounts(
 ) -> dict[str, tuple[str, Mapping[str, str]]]:
     """Return the required type and file system options of each mount, by path."""
     size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
-    uid = str(place.program_uid)
+    uid = str(place.first_process_uid)
     work = {"size": f"{size}k", "nr_inodes": str(spec.work_files), "mode": "700", "uid": uid, "gid": uid}
     return {
         "/proc": ("proc", {}),
@@ -487,7 +487,7 @@ def _compare_mount(
     if missing:
         yield f"{path} lacks {', '.join(missing)}"
     for name, wanted in options.items():
-        held = mount.of_file_system.get(name)
+        held = mount.filesystem_options.get(name)
         if held != wanted:
             yield f"{path}: {name} is {held}, expected {wanted}"
 
@@ -498,13 +498,13 @@ def parse_mountinfo(text: str) -> dict[str, Mount]:
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         root, place, options = before.split(" ")[3:6]
-        kind, _, of_file_system = after.split(" ", 2)
-        pairs = (option.partition("=") for option in of_file_system.split(","))
+        kind, _, filesystem_options = after.split(" ", 2)
+        pairs = (option.partition("=") for option in filesystem_options.split(","))
         found[place] = Mount(
             root=root,
             kind=kind,
             options=frozenset(options.split(",")),
-            of_file_system={name: value for name, _, value in pairs},
+            filesystem_options={name: value for name, _, value in pairs},
         )
     return found
 

@@ -13,15 +13,15 @@ from functools import partial
 from pathlib import Path
 
 from assayd.aio import run_cleanup
-from assayd.engines.oci.config import LONG_RUN_WEIGHT
+from assayd.engines.oci.config import LONG_RUN_CPU_WEIGHT
 from assayd.engines.oci.container import (
-    HAS_ENDED,
+    PROCESS_ENDED_MESSAGE,
     OciContainer,
     Record,
     find_config_differences,
     find_process_differences,
 )
-from assayd.engines.oci.host import CANDIDATES
+from assayd.engines.oci.host import RUNTIME_CANDIDATES
 from assayd.engines.oci.images import ImageStore
 from assayd.engines.oci.making import ContainerFactory, ContainerIds, ThreadRunner, open_control_group
 from assayd.engines.oci.process import PipeStream, create_pipes
@@ -62,7 +62,7 @@ class OciEngine:
         run: Path,
         threads: int = 8,
         timeout_s: float = 20.0,
-        runtimes: Sequence[tuple[str, str]] = CANDIDATES,
+        runtimes: Sequence[tuple[str, str]] = RUNTIME_CANDIDATES,
         templates: bool = False,
     ) -> None:
         self._images = ImageStore(images)
@@ -190,7 +190,7 @@ class OciEngine:
         Do nothing if the container doesn't exist.
         """
         if (container := self._containers.get(ref.engine_id)) is not None:
-            await self._threads.run(container.group.set_cpu_weight, LONG_RUN_WEIGHT)
+            await self._threads.run(container.group.set_cpu_weight, LONG_RUN_CPU_WEIGHT)
 
     async def kill(self, ref: ContainerRef) -> None:
         """Close the container's stream, then kill the container. Do nothing if it doesn't exist."""
@@ -280,7 +280,7 @@ class OciEngine:
         try:
             await self._maker.end(container)
         except EngineError:
-            self._templates.end_violating(container)
+            self._templates.end_violating_template(container)
             raise
 
     async def _discard_container(self, container: OciContainer) -> None:
@@ -300,12 +300,12 @@ class OciEngine:
         if process is None:
             raise _mismatch_error(["it sent data before it was started"])
         template = self._templates.of(container.record.name)
-        beside = partial(template.list_relatives, container) if template is not None else dict
+        beside = partial(template.list_template_and_siblings, container) if template is not None else dict
         found = await self._threads.run(find_process_differences, process, container, beside)
         if found:
             mismatch = _mismatch_error(found)
             # A process that was killed in the meantime says nothing about its template.
-            if found != [HAS_ENDED]:
+            if found != [PROCESS_ENDED_MESSAGE]:
                 self._templates.distrust(container, mismatch.message)
             raise mismatch
         self._templates.trust(container)

@@ -24,8 +24,8 @@ from assayd.engines.oci.cgroup import ROOT, CgroupHierarchy, find_hierarchy
 from assayd.errors import EngineError
 from assayd.vulnerabilities import find_known_vulnerabilities
 
-PER_BLOCK = 4096
-PER_CONTAINER = 2
+IDS_PER_BLOCK = 4096
+IDS_PER_CONTAINER = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class IdRange:
     count: int
 
 
-HOST_IDS = IdRange(first=0x7000_0000, count=4096 * PER_BLOCK)
+HOST_IDS = IdRange(first=0x7000_0000, count=4096 * IDS_PER_BLOCK)
 """The range that root uses.
 
 Source: systemd.io/UIDS-GIDS: nothing else uses 1879048192 to 2147483647.
@@ -54,19 +54,19 @@ class IdAllocator:
     def __init__(self, folder: Path, ids: IdRange = HOST_IDS) -> None:
         self._folder = folder
         self._first = ids.first
-        self._per_block = min(PER_BLOCK, ids.count)
+        self._per_block = min(IDS_PER_BLOCK, ids.count)
         self._blocks = ids.count // self._per_block
         self._lock: int | None = None
         self._base = 0
         self._used: dict[int, int] = {}
 
-    def allocate(self, count: int = PER_CONTAINER) -> int:
+    def allocate(self, count: int = IDS_PER_CONTAINER) -> int:
         """Return the first of `count` consecutive free ids.
 
         Raises: EngineError ``engine.no_ids``, if too few ids or no blocks are free.
         """
         if self._lock is None:
-            self._take_block()
+            self._lock_block()
         first = self._base
         for taken in sorted(self._used):
             if taken - first >= count:
@@ -89,7 +89,7 @@ class IdAllocator:
             os.close(self._lock)
             self._lock = None
 
-    def _take_block(self) -> None:
+    def _lock_block(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in range(self._blocks):
             lock = os.open(self._folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -228,7 +228,7 @@ def _read_or_empty(path: Path) -> str:
         return ""
 
 
-CANDIDATES = (
+RUNTIME_CANDIDATES = (
     ("crun", "/usr/bin/crun"),
     ("crun", "/usr/local/bin/crun"),
     ("runc", "/usr/sbin/runc"),
@@ -261,7 +261,7 @@ class OciRuntime:
         return [self.path, f"--root={folder}/state", log, *cgroups, *started]
 
 
-def find_runtime(candidates: Sequence[tuple[str, str]] = CANDIDATES) -> OciRuntime:
+def find_runtime(candidates: Sequence[tuple[str, str]] = RUNTIME_CANDIDATES) -> OciRuntime:
     """Return the first runtime that exists.
 
     Raises: EngineError ``engine.runtime``, if none exists or the runtime doesn't report its version.
@@ -300,13 +300,13 @@ class Host:
     ids: IdRange = HOST_IDS
     """The user ids available to containers."""
     is_root: bool = True
-    shown_at: str = ""
+    image_mount_folder: str = ""
     """The folder in which the launcher shows images to the runtime; "" means the folder `images` in the run
     directory.
     """
 
 
-def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequence[Path] = ()) -> Host:
+def find_host(runtimes: Sequence[tuple[str, str]] = RUNTIME_CANDIDATES, folders: Sequence[Path] = ()) -> Host:
     """Return the facts about this host, as they apply to the daemon's user.
 
     Args:
@@ -330,7 +330,7 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
         warnings=find_known_vulnerabilities({runtime.name: runtime.version}),
         ids=ids,
         is_root=is_root,
-        shown_at="" if is_root else find_mount_folder(folders),
+        image_mount_folder="" if is_root else find_mount_folder(folders),
     )
 
 

@@ -38,7 +38,7 @@ from urllib.parse import quote, unquote
 
 from assayd.errors import EngineError
 from assayd.imaging.tree import LABEL_FILES, Known, compute_tree_digest, read_folder_entries
-from assayd.ports.engine import ImageFacts, ListedImage, file_missing_error
+from assayd.ports.engine import ImageFacts, ListedImage, build_file_missing_error
 
 _TWO = 2
 
@@ -105,7 +105,7 @@ def _is_same_file(path: Path, kept: Path) -> bool:
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _CONFIG_BYTES = 1 << 20
 _ROOTFS = "rootfs"
-_LOADING, _GOING = ".loading-", ".going-"
+_LOADING_PREFIX, _REMOVAL_PREFIX = ".loading-", ".going-"
 _OLD_S = 3600.0
 _CONFIG = "config.json"
 
@@ -256,7 +256,7 @@ class ImageStore:
         place = root / path
         leads_away = any(each.is_symlink() for each in (place, *place.relative_to(root).parents))
         if leads_away or not place.is_file() or place.stat().st_size > most_bytes:
-            raise file_missing_error(name, path, most_bytes)
+            raise build_file_missing_error(name, path, most_bytes)
         return place.read_bytes()
 
     def forget(self, name: str) -> None:
@@ -295,7 +295,7 @@ class ImageStore:
             if _DIGEST.fullmatch(digest) and digest not in named and digest not in self._verified:
                 with suppress(BlockingIOError), _hold_lock(self._lock_path(folder.name), fcntl.LOCK_EX):
                     _remove_image_folder(folder)
-            elif folder.name.startswith((_LOADING, _GOING)) and _is_stale(folder):
+            elif folder.name.startswith((_LOADING_PREFIX, _REMOVAL_PREFIX)) and _is_stale(folder):
                 shutil.rmtree(folder, ignore_errors=True)
         self._shared.collect()
 
@@ -333,7 +333,7 @@ class ImageStore:
         config = _read_member(tar, manifest["Config"])
         digest = hashlib.sha256(config).hexdigest()
         if not self._is_intact(digest):
-            work = Path(tempfile.mkdtemp(prefix=_LOADING, dir=self.roots))
+            work = Path(tempfile.mkdtemp(prefix=_LOADING_PREFIX, dir=self.roots))
             try:
                 root = work / _ROOTFS
                 _make_folder(root)
@@ -494,7 +494,7 @@ def _hold_lock(path: Path, how: int) -> Iterator[None]:
 
 def _remove_image_folder(folder: Path) -> None:
     """Remove an image. Rename it first, so that other processes never see an incomplete image."""
-    going = folder.with_name(f"{_GOING}{folder.name}")
+    going = folder.with_name(f"{_REMOVAL_PREFIX}{folder.name}")
     shutil.rmtree(going, ignore_errors=True)
     folder.rename(going)
     shutil.rmtree(going)

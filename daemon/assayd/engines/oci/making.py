@@ -77,7 +77,7 @@ def timeout_error() -> EngineError:
     return EngineError("engine.timeout", "the engine didn't finish a step in time", retryable=True)
 
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 _STARTED = 19
 """Index of the start time among the fields after the name in ``/proc/PID/stat`` (field 22, counted from
 1).
@@ -113,7 +113,7 @@ def has_process_ended(mark: str) -> bool:
 
 def _read_boot_and_pid_namespace() -> tuple[str, str]:
     namespace = Path("/proc/self/ns/pid").readlink()
-    return _BOOT.read_text(encoding="ascii").strip(), str(namespace).strip("pid:[]")
+    return _BOOT_ID_FILE.read_text(encoding="ascii").strip(), str(namespace).strip("pid:[]")
 
 
 def _read_start_time(pid: int) -> str:
@@ -170,10 +170,10 @@ class ContainerFactory:
                 self._host = host
             await self._threads.run(self._images.prepare)
             await self._threads.run(self.records.sweep, time.time())
-            await self._threads.run(self._sweep_orphans)
+            await self._threads.run(self._remove_orphans)
         return self._host
 
-    def _sweep_orphans(self) -> None:
+    def _remove_orphans(self) -> None:
         """Remove leftovers of containers whose daemon has exited and might never be started again.
 
         If a container is alive, or if its control groups aren't visible to this process, only its own daemon
@@ -185,7 +185,7 @@ class ContainerFactory:
             gone = (
                 has_process_ended(record.daemon)
                 if record.daemon
-                else self.records.is_old(record.name, time.time())
+                else self.records.is_stale(record.name, time.time())
             )
             if gone and group.is_visible and not group.pids():
                 with suppress(EngineError):
@@ -346,12 +346,12 @@ class ContainerFactory:
             if self._launcher is None or self._launcher.gone:
                 if self._launcher is not None:
                     self._launcher.close()
-                shown_at = self._image_mount_folder(host)
+                image_mount_folder = self._image_mount_folder(host)
                 if host.is_root:
-                    await self._threads.run(partial(_make_mount_folders, shown_at))
+                    await self._threads.run(partial(_make_mount_folders, image_mount_folder))
                 self._launcher = await LauncherProcess.start(
                     images=str(self._images.roots),
-                    shown_at=str(shown_at),
+                    image_mount_folder=str(image_mount_folder),
                     hugetlb=host.hugetlb,
                     timeout_s=self._threads.timeout_s,
                     ids=None if host.is_root else host.ids,
@@ -363,7 +363,7 @@ class ContainerFactory:
 
         Containers can lack access to a user's folders.
         """
-        return Path(host.shown_at) if host.shown_at else self._run / "images"
+        return Path(host.image_mount_folder) if host.image_mount_folder else self._run / "images"
 
 
 def open_control_group(record: Record) -> ControlGroup:

@@ -84,7 +84,7 @@ class LauncherConnection:
         self._loop = asyncio.get_running_loop()
         self._starting: dict[str, asyncio.Future[ContainerProcess]] = {}
         self._running: dict[str, ContainerProcess] = {}
-        self._borrowing: dict[str, asyncio.Future[int]] = {}
+        self._requested_descriptors: dict[str, asyncio.Future[int]] = {}
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.gone = False
         self._loop.add_reader(control, self._receive_messages)
@@ -122,7 +122,7 @@ class LauncherConnection:
             self._control.send(json.dumps(request).encode())
         except OSError as problem:
             raise self._death_error() from problem
-        self._borrowing[name] = waiting  # Kept until the answer, even if the caller is cancelled.
+        self._requested_descriptors[name] = waiting  # Kept until the answer, even if the caller is cancelled.
         return await waiting
 
     def forget(self, name: str) -> None:
@@ -141,7 +141,7 @@ class LauncherConnection:
         if not self.ready.done():
             self.ready.set_exception(self._death_error())
         either: list[asyncio.Future[ContainerProcess] | asyncio.Future[int]] = [*self._starting.values()]
-        for waiting in (*either, *self._borrowing.values()):
+        for waiting in (*either, *self._requested_descriptors.values()):
             if not waiting.done():
                 waiting.set_exception(self._death_error())
         if not self.ready.cancelled():
@@ -150,7 +150,7 @@ class LauncherConnection:
             process.kill()
             process.end(None)
         self._running.clear()
-        self._borrowing.clear()
+        self._requested_descriptors.clear()
         self._on_lost()
 
     def _receive_messages(self) -> None:
@@ -176,8 +176,8 @@ class LauncherConnection:
         name = str(reply["id"])
         if not name:
             return self._handle_ready(reply)
-        if name in self._borrowing:
-            return self._handle_descriptor(self._borrowing.pop(name), reply, descriptors)
+        if name in self._requested_descriptors:
+            return self._handle_descriptor(self._requested_descriptors.pop(name), reply, descriptors)
         waiting = self._starting.get(name)
         if "code" in reply:
             code = int(str(reply["code"]))
@@ -242,7 +242,7 @@ def _pid_from_pidfd(descriptor: int | None) -> int:
 
 _READ_BYTES = 256 * 1024
 _DIAGNOSTICS_BYTES = 8 * 1024
-_ENDS_WITHIN_S = 10.0
+_EXIT_TIMEOUT_S = 10.0
 
 
 class PipeStream:
@@ -256,7 +256,7 @@ class PipeStream:
     def __init__(self, inspect: Callable[[], Awaitable[None]]) -> None:
         self._inspect: Callable[[], Awaitable[None]] | None = inspect
         self._reader = asyncio.StreamReader(limit=_READ_BYTES)
-        self._inlet = _InputProtocol()
+        self._stdin_protocol = _InputProtocol()
         self._complaints = _StderrProtocol()
         self._writing: asyncio.WriteTransport | None = None
         self._reading: list[asyncio.ReadTransport] = []
@@ -270,7 +270,7 @@ class PipeStream:
         with ExitStack() as waiting:
             waiting.callback(ends.stdout.close)
             waiting.callback(ends.stderr.close)
-            self._writing = (await loop.connect_write_pipe(lambda: self._inlet, ends.stdin))[0]
+            self._writing = (await loop.connect_write_pipe(lambda: self._stdin_protocol, ends.stdin))[0]
             ends.stdin.release_to(loop)
             waiting.pop_all()
             waiting.callback(ends.stderr.close)
@@ -301,11 +301,11 @@ class PipeStream:
         Raises: EngineError ``engine.stream_broken``, if the container no longer reads or the stream is
         closed.
         """
-        if self._writing is None or self._inlet.lost:
+        if self._writing is None or self._stdin_protocol.lost:
             raise _broken_error()
         self._writing.write(data)
-        await self._inlet.room.wait()
-        if self._inlet.lost:
+        await self._stdin_protocol.room.wait()
+        if self._stdin_protocol.lost:
             raise _broken_error()
 
     @property
@@ -318,7 +318,7 @@ class PipeStream:
         if self._closed:
             return
         self._closed = True
-        self._inlet.connection_lost(None)
+        self._stdin_protocol.connection_lost(None)
         if self._writing is not None and not self._writing.is_closing():
             self._writing.abort()
         for transport in self._reading:
@@ -432,13 +432,19 @@ class LauncherProcess:
 
     @classmethod
     async def start(
-        cls, *, images: str, shown_at: str, hugetlb: str, timeout_s: float, ids: IdRange | None = None
+        cls,
+        *,
+        images: str,
+        image_mount_folder: str,
+        hugetlb: str,
+        timeout_s: float,
+        ids: IdRange | None = None,
     ) -> LauncherProcess:
         """Start the launcher, wait until it accepts requests, and return it.
 
         Args:
             images: the folder of root filesystems.
-            shown_at: the folder that shows them to containers; "" if containers can access `images` directly.
+            image_mount_folder: the folder that shows them to containers; "" if they can access `images`.
             hugetlb: the mount point of the hugetlb control groups, if the runtime needs them; "" for none.
             timeout_s: the maximum number of seconds for the start.
             ids: the user ids for containers, if the daemon doesn't run as root.
@@ -450,7 +456,7 @@ class LauncherProcess:
             command = [sys.executable, "-I", "-S", launcher.__file__, str(theirs.fileno())]
             given = [] if ids is None else [str(ids.first), str(ids.count)]
             process = subprocess.Popen(  # noqa: ASYNC220 - two milliseconds, once
-                [*command, images, shown_at, hugetlb, *given],
+                [*command, images, image_mount_folder, hugetlb, *given],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -512,7 +518,7 @@ class LauncherProcess:
         """
         self._control.disconnect()
         try:
-            self._process.wait(_ENDS_WITHIN_S)
+            self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             # The reaper finds the containers that it couldn't end.
             self._process.kill()

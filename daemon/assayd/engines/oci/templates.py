@@ -33,7 +33,7 @@ import structlog
 from assayd.aio import run_cleanup
 from assayd.engines.oci import template as program
 from assayd.engines.oci.config import (
-    CHILDREN,
+    MAX_CHILDREN,
     build_clone_request,
     build_template_plan,
     build_template_spec,
@@ -62,14 +62,14 @@ from assayd.ports.engine import (
 
 log = structlog.get_logger()
 
-_KEPT_LABELS = (LABEL_DAEMON, LABEL_GENERATION, LABEL_EXECUTOR)
+_INHERITED_LABELS = (LABEL_DAEMON, LABEL_GENERATION, LABEL_EXECUTOR)
 """The labels that a template has in common with its clones, so that the same reaper finds it."""
 
 MAX_TEMPLATES = 8
 """Maximum live templates, including those that only wait for their last child."""
-MIN_IDS = 2 * MAX_TEMPLATES * (1 + CHILDREN)
+MIN_IDS = 2 * MAX_TEMPLATES * (1 + MAX_CHILDREN)
 """Minimum user ids for using templates: half of them remain for containers that the runtime starts."""
-_TRIES = 3
+_MAX_CONSECUTIVE_FAILURES = 3
 """Consecutive failures after which a template is paused."""
 PAUSE_S = 60.0
 """Seconds for which a failed template is paused; containers start without it."""
@@ -85,7 +85,7 @@ class Template:
         self.container = container
         self.control = control
         self.children: dict[str, OciContainer] = {}
-        self._free = deque(range(1, CHILDREN + 1))
+        self._free = deque(range(1, MAX_CHILDREN + 1))
         self._numbers: dict[str, str] = {}
         self._next_number = 1
 
@@ -128,7 +128,7 @@ class Template:
             self.control.forget(number)
         self._free.append(child.place.clone_uid)
 
-    def list_relatives(self, child: OciContainer) -> Mapping[str, OciContainer]:
+    def list_template_and_siblings(self, child: OciContainer) -> Mapping[str, OciContainer]:
         """Return the template and siblings of this child, whose namespaces the child must not share.
 
         This method is thread-safe.
@@ -187,9 +187,12 @@ class TemplatePool:
 
     def _is_paused(self, key: Key) -> bool:
         """Return whether a template has failed so often and so recently that its use is paused."""
-        return self._failures[key] >= _TRIES and monotonic() - self._failed_at[key] < self.pause_s
+        return (
+            self._failures[key] >= _MAX_CONSECUTIVE_FAILURES
+            and monotonic() - self._failed_at[key] < self.pause_s
+        )
 
-    def _note_failure(self, key: Key, times: int = 1) -> None:
+    def _count_failure(self, key: Key, times: int = 1) -> None:
         self._failures[key] += times
         self._failed_at[key] = monotonic()
 
@@ -228,9 +231,9 @@ class TemplatePool:
         """End a template with all of its children, because a child differs from the request."""
         if child.record.name in self._of:
             self.distrusted = self.distrusted or reason
-        self.end_violating(child)
+        self.end_violating_template(child)
 
-    def end_violating(self, child: OciContainer) -> None:
+    def end_violating_template(self, child: OciContainer) -> None:
         """End the template of a container with all of its children, because it violates the protocol.
 
         Do nothing if the container isn't a clone.
@@ -289,7 +292,7 @@ class TemplatePool:
             read_program(image.arguments)
             return await self._start_template(key, spec, image)
         except EngineError as problem:
-            self._note_failure(key, _TRIES if problem.code == "engine.template" else 1)
+            self._count_failure(key, _MAX_CONSECUTIVE_FAILURES if problem.code == "engine.template" else 1)
             self.reason = f"{spec.image}: {problem.message}"
             log.warning("template.failed", image=spec.image, code=problem.code, problem=problem.message)
             return None
@@ -304,9 +307,9 @@ class TemplatePool:
         if host.ids.count < MIN_IDS:
             few = f"templates need {MIN_IDS} user ids for containers, but the range has {host.ids.count}"
             raise EngineError("engine.template", few)
-        kept = {name: spec.labels[name] for name in _KEPT_LABELS if name in spec.labels}
+        kept = {name: spec.labels[name] for name in _INHERITED_LABELS if name in spec.labels}
         labels = {**kept, LABEL_CONTAINER: f"template{secrets.token_hex(8)}", LABEL_POOL_KEY: "template"}
-        ids = ContainerIds(first_uid=self._maker.ranges.allocate(1 + CHILDREN), children=CHILDREN)
+        ids = ContainerIds(first_uid=self._maker.ranges.allocate(1 + MAX_CHILDREN), children=MAX_CHILDREN)
         container = self._maker.plan(build_template_spec(spec, labels), image, host, ids)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control = LauncherConnection(ours, "a template", partial(self._handle_loss, key))
@@ -366,7 +369,7 @@ class TemplatePool:
         template = self._live.get(key)
         if template is not None and template.control.gone:
             del self._live[key]
-            self._note_failure(key)
+            self._count_failure(key)
             self._retired.append(template)
             log.warning("template.lost", container=template.container.record.name)
 

@@ -28,7 +28,7 @@ builtin_names.isolate_builtins(globals())
 
 _MAX_S = 0.02
 """CPU seconds after which no further run begins. Code that took longer isn't run again at all."""
-_KILLED_AFTER_S = 1.0
+_KILL_TIMEOUT_S = 1.0
 """Seconds after which a hanging run ends the process. The unit then runs again without a check."""
 _MAX_CHARS = 4096
 
@@ -63,16 +63,16 @@ def repeat_calls(
     streams = sys.stdout, sys.stderr
     sys.stdout = sys.stderr = _NullStream()
     until, found = process_time() + _MAX_S, []
-    setitimer(ITIMER_REAL, _KILLED_AFTER_S)
+    setitimer(ITIMER_REAL, _KILL_TIMEOUT_S)
     left = iter(tries)
-    while process_time() < until and (each := _next_or_none(left)) is not None:
+    while process_time() < until and (each := _get_next_try(left)) is not None:
         found.append(_run_try(each, form))
     setitimer(ITIMER_REAL, 0)
     sys.stdout, sys.stderr = streams
     return found
 
 
-def _next_or_none(left: Iterator[Try]) -> Try | None:
+def _get_next_try(left: Iterator[Try]) -> Try | None:
     try:
         return next(left, None)
     except BaseException:  # noqa: BLE001 - guest code prepares the tries: it is imported anew

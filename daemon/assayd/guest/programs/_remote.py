@@ -8,7 +8,14 @@ Each such fault makes the test fail, even if the test catches the exception.
 from __future__ import annotations
 
 from .. import builtin_names
-from ..peer import NOT_RAISED, InvalidPeerMessage, Peer, PeerExitedError, RemoteException, find_own_classes
+from ..peer import (
+    CONVERTED_EXCEPTIONS,
+    InvalidPeerMessage,
+    Peer,
+    PeerExitedError,
+    RemoteException,
+    find_own_classes,
+)
 from ..transfer import TransferError
 from ..values import type_name
 
@@ -159,7 +166,7 @@ class SolutionClient:
         kind = own or base
         if not (isinstance(kind, type) and issubclass(kind, (Exception, SystemExit))):
             kind = RuntimeError
-        if issubclass(kind, NOT_RAISED) and not (kind is StopIteration and name == "__next__"):
+        if issubclass(kind, CONVERTED_EXCEPTIONS) and not (kind is StopIteration and name == "__next__"):
             kind = RuntimeError
         problem = _create_exception(kind, remote.values, str(message)[:4096])
         if operation == "call":
@@ -354,7 +361,7 @@ def _build_comparison_method(name: str) -> Callable[[RemoteObject, object], obje
     return compare
 
 
-_DECIDING = (
+_OPERATOR_NAMES = (
     "eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod "
     "divmod rdivmod pow rpow matmul rmatmul and rand or ror xor rxor lshift rlshift rshift rrshift "
     "iadd isub imul neg pos abs invert round int float index complex trunc floor ceil"
@@ -375,7 +382,7 @@ def _build_reduce_method(name: str) -> Callable[..., object]:
     return reduce
 
 
-for _name in _DECIDING.split():
+for _name in _OPERATOR_NAMES.split():
     setattr(
         RemoteObject,
         f"__{_name}__",

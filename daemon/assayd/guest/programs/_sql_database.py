@@ -29,14 +29,14 @@ _PASSED = (
     "ALTER_TABLE", "CREATE_TABLE", "CREATE_TEMP_TABLE", "CREATE_INDEX", "CREATE_TEMP_INDEX",
     "CREATE_VIEW", "CREATE_TEMP_VIEW", "REINDEX",
 )  # fmt: skip
-_PASSED_IN_SCHEMAS = ("CREATE_TRIGGER",)
+_ALLOWED_IN_SCHEMAS = ("CREATE_TRIGGER",)
 _REFUSED = (
     "ATTACH", "DETACH", "DROP_TABLE", "DROP_TEMP_TABLE", "DROP_INDEX", "DROP_TEMP_INDEX", "DROP_VIEW",
     "DROP_TEMP_VIEW", "DROP_TRIGGER", "DROP_TEMP_TRIGGER", "DROP_VTABLE", "CREATE_TRIGGER",
     "CREATE_TEMP_TRIGGER", "CREATE_VTABLE", "ANALYZE", "PRAGMA", "FUNCTION",
 )  # fmt: skip
 """Refused actions, listed only for the wording of errors: actions in no list are refused, too."""
-_ADMITTED = {
+_ACTIONS_BY_RULE = {
     "sql.drop": (
         "DROP_TABLE", "DROP_TEMP_TABLE", "DROP_INDEX", "DROP_TEMP_INDEX", "DROP_VIEW", "DROP_TEMP_VIEW",
         "DROP_TRIGGER", "DROP_TEMP_TRIGGER",
@@ -95,8 +95,8 @@ class SqlGuard:
     ) -> None:
         import sqlite3
 
-        names = [*_PASSED, *(_PASSED_IN_SCHEMAS if schema else ())]
-        names += [name for rule in sorted(admits) for name in _ADMITTED.get(rule, ())]
+        names = [*_PASSED, *(_ALLOWED_IN_SCHEMAS if schema else ())]
+        names += [name for rule in sorted(admits) for name in _ACTIONS_BY_RULE.get(rule, ())]
         self._modules = _MODULES if "sql.virtual_table" in admits else frozenset()
         self._functions = _FUNCTIONS - _ALTERING if "sql.alter" in admits else _FUNCTIONS
         self._virtual = (sqlite3.SQLITE_CREATE_VTABLE, sqlite3.SQLITE_DROP_VTABLE)

@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 builtin_names.isolate_builtins(globals())
 
 
-_EXCHANGED_BY_TESTS = frozenset({"__import__", "breakpoint", "input", "open", "print", "_"})
+_REPLACEABLE_BUILTINS = frozenset({"__import__", "breakpoint", "input", "open", "print", "_"})
 """Built-in names that fixtures can replace for longer than one step."""
 _CODE = (
     FunctionType, BuiltinFunctionType, type, staticmethod, classmethod, property, partial, cached_property,
 )  # fmt: skip
 
-_ELSEWHERE = (("sys", "exc_info"), ("asyncio", "BaseEventLoop"), ("asyncio", "SelectorEventLoop"))
+_EXTERNAL_CODE = (("sys", "exc_info"), ("asyncio", "BaseEventLoop"), ("asyncio", "SelectorEventLoop"))
 """Objects outside the framework's packages that decide outcomes or run tests."""
 
 _Names = Mapping[str, object]
 _bases_of = type.__dict__["__bases__"].__get__
 
 MAX_TESTS = 1000
-_SEALED = ("pytest", "_pytest", "pluggy", "pytest_asyncio", "unittest")
+_CHECKED_PACKAGES = ("pytest", "_pytest", "pluggy", "pytest_asyncio", "unittest")
 _MAX_ID = 500
 _MAX_OUTPUT = 4000
 _MAX_NOTES = 5
@@ -59,7 +59,7 @@ _STEPS = "pytest_runtest_"
 """Prefix of the hooks for the steps of a test."""
 _NEXT = {None: "setup", "setup": "call", "call": "teardown"}
 _GOOD = frozenset({"passed", "skipped", "xfailed", "xpassed"})
-_FINE = frozenset({0, 5})
+_SUCCESS_CODES = frozenset({0, 5})
 """Exit codes of the framework: success; no tests collected."""
 _INTERNAL_ERROR = 3
 
@@ -77,7 +77,7 @@ class CodeSnapshot:
                 self._held.append((vars(module), key, value, f"{name}.{key}"))
                 if isinstance(value, type) and value.__module__.partition(".")[0] in tops:
                     classes |= dict.fromkeys(value.__mro__)
-        for name, key in _ELSEWHERE:
+        for name, key in _EXTERNAL_CODE:
             if (elsewhere := sys.modules.get(name)) is not None:
                 value = vars(elsewhere)[key]
                 self._held.append((vars(elsewhere), key, value, f"{name}.{key}"))
@@ -93,7 +93,7 @@ class CodeSnapshot:
         self._held += [
             (vars(builtins), key, value, f"builtins.{key}")
             for key, value in vars(builtins).items()
-            if key not in _EXCHANGED_BY_TESTS
+            if key not in _REPLACEABLE_BUILTINS
         ]
 
     def broken(self) -> str | None:
@@ -184,7 +184,7 @@ class PytestReporter:
         Its status is ``returned`` only if all collected tests ended in order without a failure or a note.
         """
         self._check_unchanged("after the last test")
-        good = self._whole and not self._notes and exit_code in _FINE
+        good = self._whole and not self._notes and exit_code in _SUCCESS_CODES
         good = good and list(self._ended) == self._collected and _GOOD.issuperset(self._ended.values())
         return {
             "status": "returned" if good else "failed",
@@ -334,7 +334,7 @@ class _SessionSnapshot:
     """A snapshot of the parts of the framework that must not change while tests run."""
 
     def __init__(self, session: Any) -> None:
-        self._seal = CodeSnapshot(_SEALED)
+        self._seal = CodeSnapshot(_CHECKED_PACKAGES)
         self._session = session
         self._registered = dict(_iter_registered(session))
         self._items: dict[str, tuple[Any, dict[str, object]]] = {}

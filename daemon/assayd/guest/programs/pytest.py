@@ -37,7 +37,7 @@ builtin_names.isolate_builtins(globals())
 
 _MARK = "@seen"
 """Name of the function that records a block's start. It isn't an identifier, so no text can use it."""
-_MOST_BLOCKS = 2000
+_MAX_BLOCKS_COVERED = 2000
 _MAX_CHARS = 20_000
 
 
@@ -56,7 +56,7 @@ class Coverage:
         ast = import_module("ast")
         tree = ast.parse(one.text, one.path)
         for number, (owner, body) in enumerate(_iter_blocks(ast, tree)):
-            if number >= _MOST_BLOCKS:
+            if number >= _MAX_BLOCKS_COVERED:
                 break
             first = int(bool(owner) and _is_docstring(ast, body[0]))
             lines = [str(statement.lineno) for statement in body[first:]]

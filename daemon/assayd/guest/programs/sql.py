@@ -201,11 +201,11 @@ _MAX_CHARS = 2000
 
 
 _MAX_IDLE = 10
-_MOST_NAME = 100
+_MAX_TABLE_NAME_CHARS = 100
 _CHANGING = re.compile(
     r"(?:INSERT|UPDATE|DELETE|WITH)\b|CREATE\b[^;(]{1,200}\bAS\s+(?:SELECT|WITH)\b", re.IGNORECASE
 )
-_BY_INTENT = re.compile(
+_INTENDED_IDLE = re.compile(
     r"\bOR\s+IGNORE\b|\bON\s+CONFLICT\b|(?<!\bIF\s)\bNOT\s+(?:EXISTS|IN)\b|\bEXCEPT\b|\bIS\s+NULL\b"
     r"|(?:<>|!=)\s*(?:TRIM|LTRIM|RTRIM|LOWER|UPPER|REPLACE|ROUND|CAST)\s*\(|=\s*''|<\s*0\b",
     re.IGNORECASE,
@@ -333,7 +333,7 @@ class _ScriptRun:
         """
         acts = self._guard.acts
         verb, table = next(((verb, table) for verb, table in acts if verb != "READ"), ("", ""))
-        if not verb or not _CHANGING.match(statement.text) or _BY_INTENT.search(statement.text):
+        if not verb or not _CHANGING.match(statement.text) or _INTENDED_IDLE.search(statement.text):
             return
         if verb == "CREATE TABLE" and _has_rows(connection, table):
             return
@@ -341,7 +341,7 @@ class _ScriptRun:
         looked_at = [read for act, read in acts if act == "READ"] if reading else [table]
         if any(_has_rows(connection, name) for name in dict.fromkeys(looked_at[:_MAX_IDLE])):
             line, _ = locate_error(self._text, statement, "")
-            self._idle.append([line, verb, table[:_MOST_NAME]])
+            self._idle.append([line, verb, table[:_MAX_TABLE_NAME_CHARS]])
 
     def failed(self, problem: BaseException) -> Record:
         """Return the record of a failure, and print the failure to standard error."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 builtin_names.isolate_builtins(globals())
 
 
-_MOST_NESTED = 50
+_MAX_FIXTURE_DEPTH = 50
 
 IN_PYTHON = True
 PAIRED = True
@@ -73,7 +73,7 @@ class _FixtureSet:
     def get(self, name: str, deep: int = 0) -> object:
         if name in self._made:
             return self._made[name]
-        if name not in self._functions or deep > _MOST_NESTED:
+        if name not in self._functions or deep > _MAX_FIXTURE_DEPTH:
             raise LookupError(f"fixture {name!r} not found; fixtures must be functions of the tests")
         function = self._functions[name]
         made = function(**{each: self.get(each, deep + 1) for each in _get_parameter_names(function)})

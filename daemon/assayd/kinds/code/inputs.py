@@ -25,7 +25,7 @@ from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten_text
 from assayd.static.python.scopes import find_bound_names, is_variable, list_annotated_names
 
-_MAX_AWAITED = 100
+_MAX_MISSING_NAMES = 100
 
 RULES = (
     Rule(
@@ -108,7 +108,7 @@ def find_missing_names(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[
     if bound is None:
         return ()
     declared = {target.id for target in bare if isinstance(target, ast.Name)}
-    return tuple(sorted(declared - bound - {*inputs, RESULT}))[:_MAX_AWAITED]
+    return tuple(sorted(declared - bound - {*inputs, RESULT}))[:_MAX_MISSING_NAMES]
 
 
 def _check_name(name: str) -> Finding | None:

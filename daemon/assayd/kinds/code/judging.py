@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from assayd.findings import runs as run_findings
 from assayd.findings.expected import judge_expected_value, merge_findings
 from assayd.findings.python_failures import ExceptionContext
-from assayd.findings.runs import cause_finding, unfinished_findings
+from assayd.findings.runs import build_cause_finding, build_unfinished_findings
 from assayd.findings.source_text import SplitText, get_line, get_snippet
 from assayd.findings.units import JudgedUnit, build_not_started_result, judge_python_unit, read
 from assayd.guest_results import BoundNames, GuestJsonError, TypedValue
@@ -68,7 +68,7 @@ _CHANCE = re.compile(
     r"\b(?:random|secrets|uuid|time|datetime|os|socket|threading|id|hash|object|numpy|getpid)\b"
 )
 """Words without which code computes the same result in each run."""
-_LEAVES_TRACES = re.compile(
+_SIDE_EFFECT_WORDS = re.compile(
     r"\b(?:open|sqlite3|pathlib|Path|shutil|subprocess|tempfile|os|write|socket|input|stdin)\b"
 )
 """Words of code whose second run may find traces of the first."""
@@ -110,7 +110,7 @@ def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
     """
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return False
-    return _CHANCE.search(code) is not None and _LEAVES_TRACES.search(code) is None
+    return _CHANCE.search(code) is not None and _SIDE_EFFECT_WORDS.search(code) is None
 
 
 def compare_second_run(
@@ -382,7 +382,7 @@ def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
     ]
     found = merge_findings(tries)
     if any(one.case.status is not CaseStatus.PASSED for one in tries) or has_errors(found):
-        found = found if has_errors(found) else (*found, *unfinished_findings(result, "The code"))
+        found = found if has_errors(found) else (*found, *build_unfinished_findings(result, "The code"))
         stage = next((stage for one in tries if (stage := _select_failed_stage(one)) != "sandbox"), "sandbox")
         return Judgement(stage_findings={stage: found}, cases=tuple(one.case for one in tries))
     judged = [_judge_result(one, case, payload) for one, case in zip(tries, cases, strict=True)]
@@ -431,7 +431,7 @@ def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Ju
         value, again = _read_result_value(unit)
         return replace(tried, value=value, again=again)
     except GuestJsonError as problem:
-        finding = cause_finding(Cause.PROTOCOL_VIOLATION, "The code", str(problem))
+        finding = build_cause_finding(Cause.PROTOCOL_VIOLATION, "The code", str(problem))
         case = replace(tried.case, status=CaseStatus.ERROR, message=finding.message)
         return JudgedUnit(case=case, findings=(*tried.findings, finding))
 

@@ -139,7 +139,7 @@ _CALLS: Mapping[str, frozenset[str]] = {
     "Decimal": frozenset({"str", "int"}),
     "bool": frozenset({"int", "str", "list", "dict"}),
 }
-_WAYS: Mapping[tuple[str, str], str] = {
+_CONVERSIONS: Mapping[tuple[str, str], str] = {
     ("list", "dict"): "list({}.values()), or [{}]",
     ("dict", "list"): "dict(enumerate({}))",
     ("str", "bytes"): "{}.decode()",
@@ -155,7 +155,7 @@ _ONE = frozenset({"str", "int", "float", "bool", "bytes", "Decimal", "datetime",
 def suggest_conversion(actual: str, declared: Collection[str], value: str) -> str | None:
     """Return code that converts a value to a declared type, or None if no usual conversion exists."""
     for wanted in sorted(declared):
-        if (way := _WAYS.get((wanted, actual))) is not None:
+        if (way := _CONVERSIONS.get((wanted, actual))) is not None:
             return way.replace("{}", value)
         if actual in _CALLS.get(wanted, ()):
             return f"{wanted}({value})"

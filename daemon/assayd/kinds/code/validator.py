@@ -22,7 +22,7 @@ from assayd.errors import RequestError
 from assayd.findings import expected as expected_results
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
-from assayd.findings.expected import CASES, VALUES_COMPARED, describe_cases
+from assayd.findings.expected import CASES, VALUE_COMPARISON_RULES, describe_cases
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.code import inputs as code_inputs
@@ -164,7 +164,7 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
     headlines = _HEADLINES
     reminders = _REMINDERS
     offer = "Python's standard library"
-    comparison = VALUES_COMPARED
+    comparison = VALUE_COMPARISON_RULES
     task = TASK
     example = EXAMPLE
     generation_context = CodeContext
@@ -221,7 +221,7 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
         if needs_second_run(payload.code, policy):
             last = replace(last, arguments={**last.arguments, "again": 1}, without_check=last.arguments)
         return RunSpec(
-            image=self.image_of(policy),
+            image=self.select_image(policy),
             limits=limits,
             units=(*units, last),
             network=policy.network,
@@ -247,7 +247,7 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
         """Return the inputs with their values, and the cases."""
         return describe_surroundings(_merge_all_inputs(payload), payload.cases)
 
-    def normal_form(self, payload: CodePayload) -> bytes:
+    def normalize_text(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal_form(model_answer.extract_code(payload.code).text)
 

@@ -25,12 +25,12 @@ from itertools import islice, zip_longest
 
 from assayd.model.submission import JsonValue
 
-MOST_OF_FIRST, MOST_OF_SECOND = 6, 2
+MAX_SIMILAR_TO_FIRST, MAX_SIMILAR_TO_SECOND = 6, 2
 """Maximum similar paths of the first and of the second sample path; a single sample gets both numbers."""
 _MAX_NAMED = 4
 """Maximum pieces that the code also contains: they come first, because they may be hard-coded."""
 _CODE_CHARS = 50_000
-_LONGEST_CHARS = 512
+_MAX_SAMPLE_CHARS = 512
 """Characters above which sample paths are skipped, because their cost grows with their length."""
 _PIECE = re.compile(r"[^\W\d_]+|\d+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -65,9 +65,13 @@ def build_similar_paths(samples: Sequence[str], code: str = "") -> tuple[Similar
     """
     found: list[SimilarPath] = []
     chosen = list(dict.fromkeys(samples))[:2]
-    room = (MOST_OF_FIRST, MOST_OF_SECOND) if len(chosen) > 1 else (MOST_OF_FIRST + MOST_OF_SECOND,)
+    room = (
+        (MAX_SIMILAR_TO_FIRST, MAX_SIMILAR_TO_SECOND)
+        if len(chosen) > 1
+        else (MAX_SIMILAR_TO_FIRST + MAX_SIMILAR_TO_SECOND,)
+    )
     for sample, most in zip(chosen, room, strict=True):
-        if len(sample) <= _LONGEST_CHARS:
+        if len(sample) <= _MAX_SAMPLE_CHARS:
             found += islice(_vary_path(sample, code[:_CODE_CHARS]), most)
     return tuple(found)
 
@@ -337,12 +341,12 @@ def _is_derived_from(value: JsonValue, path: str) -> bool:
     if len(text) > 1 and text in folded:
         return True
     numbers = {int(piece) for piece in split_into_pieces(path) if piece.isdecimal()}
-    if text.isdecimal() and len(text) <= _LONGEST_DIGITS and int(text) in numbers:
+    if text.isdecimal() and len(text) <= _MAX_NUMBER_DIGITS and int(text) in numbers:
         return True
     return any(len(piece) >= _PART_CHARS and piece in text for piece in split_into_pieces(folded))
 
 
-_LONGEST_DIGITS = 100
+_MAX_NUMBER_DIGITS = 100
 
 
 def only_rewrites_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:

@@ -31,7 +31,7 @@ from assayd.static.python import source as python_source
 
 INTEGER_DIGITS = 18
 PATTERN_CHARS = 512
-RULES_CHARS = 64 * 2**10
+MAX_RULES_CHARS = 64 * 2**10
 """Maximum characters of rules, because parsing YAML is slow."""
 MAX_FIELDS = 200
 _MAX_FINDINGS = 20
@@ -106,7 +106,7 @@ def _check_single_group(pattern: str) -> str:
     return pattern
 
 
-class FallbackRule(BaseModel):
+class FieldRule(BaseModel):
     """The rule of a field, which selects a path segment counted from the end of the path."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -128,7 +128,7 @@ class RuleSet(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    extract: Annotated[dict[str, FallbackRule], Field(max_length=MAX_FIELDS)]
+    extract: Annotated[dict[str, FieldRule], Field(max_length=MAX_FIELDS)]
     notes: dict[str, str] = {}
 
 
@@ -137,7 +137,7 @@ def split_path(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-def extract_field(rule: FallbackRule, path: str) -> str | int | None:
+def extract_field(rule: FieldRule, path: str) -> str | int | None:
     """Return the value of a field in a path, or None if the rule doesn't match the path."""
     parts = split_path(path)
     if -rule.place > len(parts):
@@ -192,8 +192,10 @@ def extract_rules_text(code: str) -> str | None:
 
 def check_rules(text: str) -> Iterator[Finding]:
     """Yield findings about invalid rules: ``from: segment(1)`` -> rules.invalid."""
-    if len(text) > RULES_CHARS:
-        yield _invalid_rules_finding(f"The rules have {len(text)} characters; the limit is {RULES_CHARS}.", 1)
+    if len(text) > MAX_RULES_CHARS:
+        yield _invalid_rules_finding(
+            f"The rules have {len(text)} characters; the limit is {MAX_RULES_CHARS}.", 1
+        )
         return
     try:
         node = yaml.compose(text, Loader=_PlainLoader)

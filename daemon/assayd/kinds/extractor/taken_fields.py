@@ -22,7 +22,7 @@ MAX_STEPS = 100
 """Maximum steps to follow a value."""
 
 _WHOLE = frozenset({"int", "float", "str", "Path", "PurePath", "PurePosixPath", "list", "tuple"})
-_CUTTING = frozenset({
+_EXTRACTING_METHODS = frozenset({
     "group", "groups", "groupdict", "match", "search", "fullmatch", "findall", "split", "rsplit", "partition",
     "rpartition", "splitext", "basename", "dirname", "strip", "lstrip", "rstrip", "removeprefix",
     "removesuffix", "get",
@@ -172,7 +172,7 @@ def _find_call_sources(call: ast.Call, known: _FunctionBindings) -> Sequence[ast
             return given
         case ast.Attribute(value=ast.Name(id="pathlib"), attr=name) if name in _WHOLE:
             return given
-        case ast.Attribute(value=base, attr=method) if method in _CUTTING:
+        case ast.Attribute(value=base, attr=method) if method in _EXTRACTING_METHODS:
             return None if method == "get" and _is_lookup_table(base, known) else [base, *given]
         case _:
             return None

@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import describe_permissions
-from assayd.findings.expected import CASES, VALUES_COMPARED, describe_cases, judge_expected_value
+from assayd.findings.expected import CASES, VALUE_COMPARISON_RULES, describe_cases, judge_expected_value
 from assayd.findings.retry_context import normalize_source
-from assayd.findings.runs import cause_finding, merge_similar_findings
+from assayd.findings.runs import build_cause_finding, merge_similar_findings
 from assayd.findings.source_text import SplitText
 from assayd.findings.units import JudgedUnit, RepeatedCallJudge, judge_call
 from assayd.kind import Cap, FailureAction, Kind, Stage
@@ -107,7 +107,7 @@ Never names from a request: the runner itself imports these.
 
 _PATHS_PER_PROCESS = 100
 """Paths that approved code is applied to in one process; an early end loses all their results."""
-_PATHS_TOLD = 20
+_MAX_PROMPT_PATHS = 20
 """Maximum sample paths in a request for a fix."""
 
 _HEADLINES = {
@@ -200,7 +200,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
     samples = SAMPLES
     headlines = _HEADLINES
     reminders = _REMINDERS
-    comparison = VALUES_COMPARED
+    comparison = VALUE_COMPARISON_RULES
     task = TASK
     example = EXAMPLE
     generation_context = ExtractorContext
@@ -239,7 +239,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
             arguments = {**last.arguments, "again": again.calls}
             units[-1] = replace(last, arguments=arguments, without_check=last.arguments)
         return RunSpec(
-            image=self.image_of(policy),
+            image=self.select_image(policy),
             limits=limits,
             units=tuple(units),
             network=policy.network,
@@ -286,14 +286,14 @@ class ExtractorKind(Kind[ExtractorPayload]):
 
     def surroundings(self, payload: ExtractorPayload) -> Sequence[PromptContext]:
         """Return the sample paths and the cases."""
-        paths = "\n".join((payload.sample_paths or payload.paths)[:_PATHS_TOLD])
+        paths = "\n".join((payload.sample_paths or payload.paths)[:_MAX_PROMPT_PATHS])
         around = [PromptContext(title="sample paths", text=paths)]
         if payload.cases:
             told = describe_cases((case, case.path, case.expected) for case in payload.cases)
             around.append(PromptContext(title="cases that must pass", text=told))
         return around
 
-    def normal_form(self, payload: ExtractorPayload) -> bytes:
+    def normalize_text(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of Python code, or the text of rules without comments."""
         if (rules := extract_rules_text(payload.code)) is not None:
             return normalize_source(rules, "#")
@@ -362,7 +362,7 @@ def _allow_parent_packages(imports: ImportPolicy) -> ImportPolicy:
 
 
 _BY_NAME = ("getattr", "hasattr")
-_GIVEN_NAMES = {"os.path": "posixpath"}
+_INTERNAL_MODULE_NAMES = {"os.path": "posixpath"}
 """The internal names of modules, if they differ from the public ones."""
 
 
@@ -428,7 +428,7 @@ def _list_computed_access_names(text: str, imports: ImportPolicy) -> dict[str, J
     if not any(function in text for function in _BY_NAME):
         return {}
     return {
-        _GIVEN_NAMES.get(module, module): list[JsonValue](sorted(names))
+        _INTERNAL_MODULE_NAMES.get(module, module): list[JsonValue](sorted(names))
         for module, names in imports.names.items()
         if imports.allows(module) and module.rpartition(".")[2] in text
     }
@@ -470,7 +470,9 @@ def _compare_case(tried: JudgedUnit, case: ExtractorCase) -> JudgedUnit:
     return judge_expected_value(tried, case, case.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
-_NOT_RUN = "Convert it to a dict: return dict(…) with pairs, or a dict comprehension {key: value for …}."
+_DICT_CONVERSION_HINT = (
+    "Convert it to a dict: return dict(…) with pairs, or a dict comprehension {key: value for …}."
+)
 
 
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> JudgedUnit:
@@ -488,7 +490,7 @@ def _require_dict(tried: JudgedUnit) -> JudgedUnit:
         category="result",
         message=f"extract() returned {tried.value.type_name}, not dict.",
         layer=Layer.RUNTIME,
-        suggestion=_NOT_RUN
+        suggestion=_DICT_CONVERSION_HINT
         if tried.value.type_name in {"generator", "map", "filter", "zip"}
         else "Return a plain dict on every code path; return {} for a path without fields.",
     )
@@ -501,7 +503,7 @@ def _incomplete_run_finding(cases: Sequence[Case], result: RunResult) -> Finding
     missing = sum(case.status is not CaseStatus.PASSED for case in cases)
     cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
     limit = f"limit of the whole attempt{_format_timeout(result)}; " if cause is Cause.TIMEOUT else ""
-    return cause_finding(cause, "The run", f"{limit}{missing} of {len(cases)} paths have no result")
+    return build_cause_finding(cause, "The run", f"{limit}{missing} of {len(cases)} paths have no result")
 
 
 def _format_timeout(result: RunResult) -> str:

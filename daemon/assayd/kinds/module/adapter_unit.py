@@ -15,13 +15,13 @@ from dataclasses import replace
 
 from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix
 from assayd.findings.runs import (
-    LEAVING,
+    EXIT_EVENT,
     NOT_COMPILED_RULE,
-    cause_finding,
+    build_cause_finding,
+    build_timeout_finding,
     describe_limit,
     iter_file_events,
     point_to_endless_loops,
-    timeout_finding,
 )
 from assayd.findings.source_text import get_snippet
 from assayd.guest_results import (
@@ -90,7 +90,7 @@ def judge_adapter(
     except GuestJsonError as problem:
         return (
             *events,
-            replace(cause_finding(Cause.PROTOCOL_VIOLATION, "The adapter", str(problem)), file=file),
+            replace(build_cause_finding(Cause.PROTOCOL_VIOLATION, "The adapter", str(problem)), file=file),
         )
     if isinstance(record, RaisedException):
         return (*events, _exception_finding(file, record, texts))
@@ -111,7 +111,7 @@ def _read_record(unit: UnitResult) -> Record | None:
 
 def _event_findings(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[Finding]:
     for event, finding in iter_file_events(file, unit.events, texts):
-        if event.kind == LEAVING:
+        if event.kind == EXIT_EVENT:
             message = "Importing the adapter ends the process."
             yield replace(finding, rule="contract.import_failed", category=_CATEGORY, message=message)
         else:
@@ -122,8 +122,8 @@ def _failed_import_finding(file: str, unit: UnitResult, text: str) -> Finding:
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
     what = f"Importing {file}"
     if cause is Cause.TIMEOUT:
-        return replace(point_to_endless_loops(timeout_finding(unit, what), text), file=file)
-    return replace(cause_finding(cause, what, describe_limit(unit)), file=file)
+        return replace(point_to_endless_loops(build_timeout_finding(unit, what), text), file=file)
+    return replace(build_cause_finding(cause, what, describe_limit(unit)), file=file)
 
 
 def _exception_finding(file: str, record: RaisedException, texts: Mapping[str, str]) -> Finding:

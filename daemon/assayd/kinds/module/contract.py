@@ -373,7 +373,7 @@ def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
         )
 
 
-def entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
+def build_entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
     """Return the warning for a manifest's entrypoint that has an unknown name."""
     return Finding(
         rule="manifest.entrypoint",

@@ -54,8 +54,8 @@ RULES = (
     ),
 )
 _CATEGORY = "test_failure"
-_AWAITING = "IsolatedAsyncioTestCase"
-_BASES = frozenset({"TestCase", _AWAITING})
+_ASYNC_TEST_CASE = "IsolatedAsyncioTestCase"
+_BASES = frozenset({"TestCase", _ASYNC_TEST_CASE})
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 Trees = Mapping[str, ast.Module]
@@ -98,7 +98,7 @@ def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:
         yield replace(finding, file=file, category=_CATEGORY)
 
 
-def no_tests_finding(files: Sequence[str], methods: Sequence[str]) -> Finding:
+def build_no_tests_finding(files: Sequence[str], methods: Sequence[str]) -> Finding:
     """Return the finding for a module without tests."""
     message = f"No test was found in {', '.join(files)}." if files else "The module has no file test_*.py."
     example = methods[0] if methods else "transform"
@@ -343,11 +343,11 @@ def _check_unawaited_tests(text: str, body: Sequence[ast.stmt], where: _FileCont
 def _check_unawaited_methods(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Finding]:
     if not (node.name.startswith("Test") or bases & _BASES):
         return
-    calls_only = "TestCase" in bases and _AWAITING not in bases
+    calls_only = "TestCase" in bases and _ASYNC_TEST_CASE not in bases
     for one in node.body:
         if calls_only and isinstance(one, ast.AsyncFunctionDef) and one.name.startswith("test"):
             message = f"{node.name} is a TestCase: it calls {one.name} without awaiting it."
-            suggestion = f"Inherit from unittest.{_AWAITING}."
+            suggestion = f"Inherit from unittest.{_ASYNC_TEST_CASE}."
             yield finding_at(one, text, "tests.never_runs", message, suggestion=suggestion)
         elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _check_yields(text, one)

@@ -67,7 +67,7 @@ RULES = (
     ),
 )
 
-_PLANTED = frozenset(
+_CONFIGURATION_FILES = frozenset(
     {
         "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg",
         "pyproject.toml", "sitecustomize.py", "usercustomize.py",
@@ -154,7 +154,7 @@ def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set
         yield _finding(rule, name, f"{shorten_text(name, 100)!a} {message}.", suggestion)
         return
     parts = name.split("/")
-    if parts[-1] in _PLANTED or name.endswith(_PLANTED_SUFFIXES) or _is_in_metadata_folder(parts):
+    if parts[-1] in _CONFIGURATION_FILES or name.endswith(_PLANTED_SUFFIXES) or _is_in_metadata_folder(parts):
         message = f"{name!r} configures the test framework or the interpreter, which modules can't do."
         yield _finding("paths.planted", name, message, "Remove it; put fixtures into the test files.")
         return

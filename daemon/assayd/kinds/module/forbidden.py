@@ -41,7 +41,7 @@ RULES = (
 
 _CATEGORY = "forbidden_name"
 _BUILTINS = frozenset(vars(builtins))
-_REVEALING = frozenset(
+_INTERNAL_ATTRIBUTES = frozenset(
     {
         "__builtins__", "__closure__", "__code__", "__globals__", "__loader__", "__self__", "__spec__",
         "__subclasses__", "ag_await", "ag_code", "ag_frame", "cr_await", "cr_code", "cr_frame", "f_back",
@@ -65,7 +65,7 @@ _INSTEAD = {
     "shutil.rmtree": "Use the tmp_path fixture in tests; pytest removes it.",
     "pytest": "Use fixtures; hooks belong to plugins.",
 }
-_ROUNDS = 3
+_MAX_ASSIGNMENT_STEPS = 3
 _MAX_CHAIN = 8
 
 
@@ -116,7 +116,7 @@ class _FileNames:
 
     def resolve_assignments(self) -> None:
         """Resolve names through plain assignments, up to a few steps."""
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ASSIGNMENT_STEPS):
             before = sum(map(len, self.aliases.values()))
             for site in self.tree.sites:
                 for target, value in _iter_simple_assignments(site.node):
@@ -210,7 +210,7 @@ def _check_node(read: _FileNames, site: NodeSite) -> Iterator[Finding]:
 def _check_attribute(read: _FileNames, node: ast.Attribute, scope: Scope) -> Iterator[Finding]:
     if name := read.which(read.resolve_dotted(node, scope)):
         yield _forbidden_finding(read, node, name)
-    elif normalize_name(node.attr) in _REVEALING:
+    elif normalize_name(node.attr) in _INTERNAL_ATTRIBUTES:
         message = f"{node.attr!r} exposes the internals of running code."
         yield finding_at(node, read.text, "attribute.internal", message, suggestion="Remove it.")
 
@@ -257,7 +257,7 @@ def _find_revealing_name(node: ast.Call | ast.Subscript) -> str | None:
         [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
     )
     parts = (part for one in given for part in (_get_literal_text(one) or "").split("."))
-    return next((part for part in parts if normalize_name(part) in _REVEALING), None)
+    return next((part for part in parts if normalize_name(part) in _INTERNAL_ATTRIBUTES), None)
 
 
 def _forbidden_finding(read: _FileNames, node: ast.AST, name: str) -> Finding:

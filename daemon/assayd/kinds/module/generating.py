@@ -18,7 +18,7 @@ _TEST_RULES = (
     "pytest runs the tests (test_*.py); an async test needs no mark. Tests make up the API's answers, for "
     "example by httpx.MockTransport or unittest.mock.patch."
 )
-_NOT_MEANT = frozenset({"_pytest", "builtins", "gc", "pluggy", "posix"})
+_UNNAMED_MODULES = frozenset({"_pytest", "builtins", "gc", "pluggy", "posix"})
 """Refused modules that a prompt doesn't name: no submission needs them."""
 MANIFEST_FIELDS = (
     "manifest.json needs module_id (category/platform), version (such as 1.0.0), category, platform (both "
@@ -131,7 +131,7 @@ def _describe_allowances(policy: ExecutionPolicy) -> Iterator[str]:
     yield from describe_permissions(policy, also=(*contract.modules, "adapter"))
     if policy.reports_only:
         return
-    named = contract.forbidden - policy.imports.denied - _NOT_MEANT
+    named = contract.forbidden - policy.imports.denied - _UNNAMED_MODULES
     refused = sorted(name for name in named if "." not in name)
     if any(name.startswith("os.") for name in named):
         refused.append("functions of os that start or end processes")

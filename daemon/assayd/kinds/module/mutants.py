@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict
 from assayd.static.python.work import is_slow_to_compile
 
 _MAX_NODES = 50_000
-_MORE_LOOKED_AT = 4
+_CANDIDATES_PER_MUTANT = 4
 """Maximum candidates to compile, as a multiple of the wanted mutants: some candidates have no effect."""
 _MAX_WORK = 300_000
 """Maximum nodes of all compiled texts, counting a node per 50 bytes: about a second.
@@ -59,7 +59,7 @@ _LARGEST = 1e300
 _LOGS = frozenset({"log", "logger", "logging", "print", "warnings", "super"})
 _INCIDENTAL = frozenset({"description", "encoding", "headers", "indent", "timeout", "title"})
 """Arguments and keys whose values tests rarely need to check."""
-_SHOWING = frozenset({"__repr__", "__str__", "__format__"})
+_DISPLAY_METHODS = frozenset({"__repr__", "__str__", "__format__"})
 _Change = tuple[str, int, int, str]
 _ORDER = ("condition", "return", "arithmetic", "raise", "call", "number", "string")
 
@@ -103,7 +103,7 @@ def generate_mutants(source: str, most: int) -> list[Mutant]:
     queues = [deque(_order_mutants(finder.find_mutants(function))) for function in _iter_functions(tree)]
     affordable = _MAX_WORK // (nodes + finder.size // _BYTES_OF_A_NODE + 1)
     chosen: list[Mutant] = []
-    for one in islice(_interleave(queues), min(_MORE_LOOKED_AT * most, affordable)):
+    for one in islice(_interleave(queues), min(_CANDIDATES_PER_MUTANT * most, affordable)):
         if len(chosen) < most and _compiles_differently(one, source, original):
             chosen.append(one)
     return sorted(chosen, key=lambda one: one.start)
@@ -118,7 +118,7 @@ def _iter_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFun
     """Yield the top-level functions of a file, and the methods of its classes."""
     bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
     for node in chain.from_iterable(bodies):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in _SHOWING:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in _DISPLAY_METHODS:
             yield node
 
 

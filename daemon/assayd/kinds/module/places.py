@@ -17,7 +17,7 @@ from assayd.static.python.work import is_slow_to_parse
 
 MAX_EXPLAINED = 20
 """Maximum failures per run to explain; the others keep their plain messages."""
-MAX_ADVISED = 100
+MAX_SOURCE_HINTS = 100
 """Maximum failures per run whose hint uses the source; the others have the hint of their exception type."""
 MAX_MESSAGE_CHARS = 600
 """Characters of a message to compare with the patterns."""
@@ -54,7 +54,7 @@ class ModuleFiles(Mapping[str, str]):
         self._parsed: dict[str, _ParsedFile] = {}
         self._chars_left = MAX_PARSED_CHARS
         self._explained_left = MAX_EXPLAINED
-        self._advised_left = MAX_ADVISED
+        self._advised_left = MAX_SOURCE_HINTS
         self.patch_targets: list[tuple[str, str, int]] | None = None
         self.known: dict[tuple[object, ...], Finding] = {}
 

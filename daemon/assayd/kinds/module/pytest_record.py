@@ -21,7 +21,7 @@ from assayd.guest_results import (
     GuestJsonError,
     RaisedException,
     decode_guest_json,
-    read_raised,
+    parse_raised_exception,
 )
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.submission import JsonValue
@@ -118,7 +118,7 @@ def _process_line(told: PytestRecord, fields: Fields, number: int) -> None:
         case "ended":
             _record_end(told, fields)
         case "stopped":
-            told.stopped = read_raised(fields, "call")
+            told.stopped = parse_raised_exception(fields, "call")
         case None if "status" in fields:
             told.final = _parse_final(told, fields, number)
         case _:
@@ -136,11 +136,11 @@ def _process_collection(told: PytestRecord, fields: Fields) -> None:
         case "collected":
             told.collected = [_require_text(name, _ID_CHARS) for name in _require_list(fields, "tests")]
         case "not_imported":
-            told.not_imported = read_raised(fields, "import")
+            told.not_imported = parse_raised_exception(fields, "import")
         case "import_skipped":
-            told.import_skipped = read_raised(fields, "import").message
+            told.import_skipped = parse_raised_exception(fields, "import").message
         case "not_collected":
-            told.not_collected.append(read_raised(fields, "import"))
+            told.not_collected.append(parse_raised_exception(fields, "import"))
         case "too_many":
             told.too_many = _require_count(fields, "count")
         case _:
@@ -165,7 +165,7 @@ def _record_end(told: PytestRecord, fields: Fields) -> None:
             outcome=outcome,
             duration_s=_require_seconds(fields),
             step=_require_text(fields.get("step", "")),
-            raised=read_raised(fields, "call") if "error_type" in fields else None,
+            raised=parse_raised_exception(fields, "call") if "error_type" in fields else None,
             reason=_require_text(fields.get("reason", fields.get("message", ""))),
             stdout=_require_text(fields.get("stdout"), _OUTPUT_CHARS),
             stderr=_require_text(fields.get("stderr"), _OUTPUT_CHARS),

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix, suggest_fix_by_type
 from assayd.findings.network_rules import suggest_network_fix
 from assayd.findings.runs import (
-    LEAVING,
+    EXIT_EVENT,
     NOT_COMPILED_RULE,
-    cause_finding,
+    build_cause_finding,
     describe_limit,
     describe_time_use,
     iter_file_events,
@@ -60,7 +60,7 @@ RULES = (
 )
 
 CATEGORY = "test_failure"
-_OWN_ENDS = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
+_SELF_ENDED_CAUSES = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
 _STATUSES = {
     "passed": CaseStatus.PASSED,
     "xpassed": CaseStatus.PASSED,
@@ -125,7 +125,7 @@ def judge_tests(
     return TestedFile(cases=cases, findings=tuple(findings), coverage=coverage)
 
 
-def no_tests_ran_finding(cases: Sequence[Case], files: Sequence[str]) -> Finding:
+def build_no_tests_ran_finding(cases: Sequence[Case], files: Sequence[str]) -> Finding:
     """Return the finding for a module in which no test passed or failed."""
     skipped = bool(cases)
     reasons = ", ".join(dict.fromkeys(case.message for case in cases if case.message))
@@ -145,7 +145,7 @@ def _parse_unit_record(unit: UnitResult) -> PytestRecord:
 
     Raises: GuestJsonError, if the record contradicts itself or the way in which the process ended.
     """
-    own_end = unit.outcome.cause in _OWN_ENDS
+    own_end = unit.outcome.cause in _SELF_ENDED_CAUSES
     if unit.outcome.cause is Cause.PROTOCOL_VIOLATION or (own_end and unit.malformed is not None):
         raise GuestJsonError(unit.malformed or f"{len(unit.results)} records instead of one")
     own_end = own_end and len(unit.results) == 1
@@ -171,7 +171,7 @@ def _is_successful(told: PytestRecord) -> bool:
 def _event_findings(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
     """Yield the findings about violations of the run-time policy."""
     for event, finding in iter_file_events(file, unit.events, texts):
-        if event.kind == LEAVING:
+        if event.kind == EXIT_EVENT:
             message = "The code called os._exit."
             yield replace(
                 finding, rule="tests.exited", category=CATEGORY, message=message, suggestion=_EXIT_ADVICE
@@ -372,7 +372,7 @@ def _interrupted_finding(file: str, unit: UnitResult, told: PytestRecord) -> Fin
         return replace(
             _pytest_finding("tests.hung", file, message, suggest_timeout_fix(unit)), context=told.running
         )
-    return replace(cause_finding(unit.outcome.cause, what, describe_limit(unit)), file=file)
+    return replace(build_cause_finding(unit.outcome.cause, what, describe_limit(unit)), file=file)
 
 
 def _is_exit(raised: RaisedException) -> bool:

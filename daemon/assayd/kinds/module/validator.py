@@ -25,7 +25,7 @@ from assayd.findings.retry_context import (
 )
 from assayd.findings.source_text import add_correction
 from assayd.kind import Cap, FailureAction, Kind, Stage
-from assayd.kinds.module import adapter_unit, generating, pytest_unit
+from assayd.kinds.module import adapter_unit, generating, mutants_trial, pytest_unit
 from assayd.kinds.module import assertions as module_assertions
 from assayd.kinds.module import contract as module_contract
 from assayd.kinds.module import expected_tests as module_tests
@@ -33,7 +33,6 @@ from assayd.kinds.module import files as module_files
 from assayd.kinds.module import forbidden as module_forbidden
 from assayd.kinds.module import mistakes as module_mistakes
 from assayd.kinds.module import pytest_record as module_coverage
-from assayd.kinds.module import trial as module_trial
 from assayd.kinds.module.expected_tests import ExpectedTests, ModulePayload, PreparedModule
 from assayd.kinds.module.explained import add_file_hints
 from assayd.kinds.module.files import (
@@ -124,7 +123,7 @@ _RULES = (
     *adapter_unit.RULES,
     *pytest_unit.RULES,
     *module_coverage.RULES,
-    *module_trial.RULES,
+    *mutants_trial.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
     run_findings.LIMIT_RULE,
@@ -132,7 +131,7 @@ _RULES = (
 
 
 _OTHER_FORMS = ('Or, to change several files: {"files": {"<name>": "<whole text>"}, "reason": "…"}.',)
-_OF_MANIFEST = ("manifest.", "contract.", "tests.contradicted")
+_MANIFEST_RULE_PREFIXES = ("manifest.", "contract.", "tests.contradicted")
 
 
 class ModuleKind(Kind[ModulePayload, PreparedModule]):
@@ -200,7 +199,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
             name for one in contract.modules for name in _iter_parent_packages(one)
         }
         return RunSpec(
-            image=self.image_of(policy),
+            image=self.select_image(policy),
             limits=limits,
             units=tuple(_plan_units(payload, policy, modules, limits)),
             network=policy.network,
@@ -231,7 +230,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         ]
         if not has_errors(found) and result.outcome.completed:
             if not any(case.status is CaseStatus.PASSED for case in cases):
-                found.append(pytest_unit.no_tests_ran_finding(cases, files))
+                found.append(pytest_unit.build_no_tests_ran_finding(cases, files))
             file = _get_adapter_file(payload)
             covered = [one.coverage for one in tested if one.coverage is not None]
             found += module_coverage.judge_coverage(
@@ -263,7 +262,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         if not payload.mutants:
             return None
         spec = self.plan(payload, policy, limits)
-        return module_trial.plan_trial(
+        return mutants_trial.plan_trial(
             spec, payload, _get_adapter_file(payload), _match_test_units(payload, result)
         )
 
@@ -272,7 +271,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
     ) -> Mapping[str, Sequence[Finding]]:
         """Return the findings about the number of changes that the tests detect."""
         tests = _match_test_units(payload, result)
-        return {"sandbox": module_trial.judge_trial(payload, _get_adapter_file(payload), tests, trial)}
+        return {"sandbox": mutants_trial.judge_trial(payload, _get_adapter_file(payload), tests, trial)}
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a module, and the policy's permissions for its files."""
@@ -303,7 +302,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         document = payload.model_dump(mode="json", exclude_unset=True)
         return {**document, "files": {**document["files"], passage: code}}
 
-    def normal_form(self, payload: ModulePayload) -> bytes:
+    def normalize_text(self, payload: ModulePayload) -> bytes:
         """Return the syntax trees of all files."""
         texts = sorted(_normalize_texts(payload).items())
         return b"\n".join(name.encode() + b"\t" + python_normal_form(text) for name, text in texts)
@@ -341,7 +340,7 @@ def _iter_repair_context(
     names of the other files are shown.
     """
     rules = [str(error.get("rule")) for error in errors]
-    if any(rule.startswith(_OF_MANIFEST) for rule in rules):
+    if any(rule.startswith(_MANIFEST_RULE_PREFIXES) for rule in rules):
         yield PromptContext(title="manifest", text=json.dumps(payload.manifest, sort_keys=True))
     said = {str(error.get("file")) for error in errors}  # first: not all files may have room
     others = sorted(payload.files.keys() - {name}, key=lambda other: (other not in said, other))
@@ -467,7 +466,7 @@ def _check_tests(
     unread = any(file not in trees for file in files)
     found = [module_tests.find_expected_tests(file, trees) for file in files if file in trees]
     if not unread and not any(one.certain or one.possible for one in found):
-        yield module_tests.no_tests_finding(files, contract.methods)
+        yield module_tests.build_no_tests_finding(files, contract.methods)
 
 
 def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
@@ -482,7 +481,7 @@ def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         ]
         bound = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         if entrypoint not in bound | {module_name(adapter)}:
-            found = module_contract.entrypoint_finding(entrypoint, [*classes, module_name(adapter)])
+            found = module_contract.build_entrypoint_finding(entrypoint, [*classes, module_name(adapter)])
             node = next((one for one in tree.body if getattr(one, "name", None) in classes), None)
             yield replace(found, file=adapter, line=node.lineno) if node is not None else found
 

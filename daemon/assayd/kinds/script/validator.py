@@ -27,7 +27,7 @@ from assayd.findings import runs as run_findings
 from assayd.findings.briefing import describe_file_head, describe_permissions
 from assayd.findings.expected import (
     CASES,
-    TEXTS_COMPARED,
+    OUTPUT_COMPARISON_RULES,
     ExpectedCase,
     describe_cases,
     judge_expected_output,
@@ -36,7 +36,7 @@ from assayd.findings.expected import (
 )
 from assayd.findings.python_failures import IMAGE_MODULES, ExceptionContext
 from assayd.findings.retry_context import normalize_source
-from assayd.findings.runs import unfinished_findings
+from assayd.findings.runs import build_unfinished_findings
 from assayd.findings.units import JudgedUnit, build_not_started_result, judge_exec, judge_python_unit
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.model.finding import Finding, Layer, Rule, Severity, has_errors
@@ -119,7 +119,7 @@ with open("out.csv", "w", newline="") as file:
     csv.writer(file).writerows(rows)
 print(len(rows), "rows")
 """
-_OF_OUR_PYTHON = ["python3.11", "main.py"]
+_PYTHON_ARGV = ["python3.11", "main.py"]
 _NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
 _MAX_NAMED = 3
 
@@ -185,7 +185,7 @@ def _build_sample(
         verdict=verdict,
         rules=frozenset(rules),
         needs_container=runs,
-        own_image=payload.get("argv") == _OF_OUR_PYTHON,
+        own_image=payload.get("argv") == _PYTHON_ARGV,
     )
 
 
@@ -194,7 +194,7 @@ SAMPLES = (
     _build_sample(
         "good_files",
         files={"main.py": "import helper\nhelper.greet()\n", "helper.py": "def greet(): print('hello')\n"},
-        argv=_OF_OUR_PYTHON,
+        argv=_PYTHON_ARGV,
         verdict="validated",
     ),
     _build_sample("exits", code="import sys\nsys.exit(0)\n", verdict="validated"),
@@ -260,7 +260,7 @@ def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
         tries[-1] = _judge_outputs(tries[-1], submitted, result)
     found = merge_findings(tries)
     if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
-        found = (*found, *unfinished_findings(result, "The script"))
+        found = (*found, *build_unfinished_findings(result, "The script"))
     return Judgement(stage_findings={"sandbox": found}, cases=tuple(one.case for one in tries))
 
 
@@ -372,7 +372,7 @@ class ScriptKind(Kind[ScriptPayload]):
     headlines = _HEADLINES
     reminders = _REMINDERS
     offer = "Python's standard library"
-    comparison = TEXTS_COMPARED
+    comparison = OUTPUT_COMPARISON_RULES
     task = TASK
     example = EXAMPLE
     generation_context = ScriptContext
@@ -407,7 +407,7 @@ class ScriptKind(Kind[ScriptPayload]):
     def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the runs of the program, including one run for every case."""
         return RunSpec(
-            image=self.image_of(policy),
+            image=self.select_image(policy),
             limits=limits,
             units=tuple(
                 _build_unit(name, read, payload, policy, limits) for name, read, _ in iter_runs(payload)
@@ -460,7 +460,7 @@ class ScriptKind(Kind[ScriptPayload]):
             return {**document, "code": self.code_of(code)}
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
-    def normal_form(self, payload: ScriptPayload) -> bytes:
+    def normalize_text(self, payload: ScriptPayload) -> bytes:
         """Return the syntax tree of Python code, or any other text without layout and comments."""
         _, text = _select_main_text(payload)
         return python_normal_form(text) if _is_python(payload) else normalize_source(text, "#")

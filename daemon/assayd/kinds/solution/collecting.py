@@ -14,16 +14,18 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from assayd.kinds.solution.payload import MOST_TESTS, HiddenTest, SolutionPayload
+from assayd.kinds.solution.payload import MAX_HIDDEN_TESTS, HiddenTest, SolutionPayload
 from assayd.static.python.source import find_mentioned_modules
 
 CHECK = "check"
 _CASE_CLASS = "TestCase"
 _INSTALLED = frozenset({"pytest", "typing_extensions", "pydantic", "hypothesis", "numpy", "pandas"})
-_NEVER_THEIRS = frozenset({*dir(builtins), *sys.stdlib_module_names, *dir(math), *dir(operator), *_INSTALLED})
+_NON_SOLUTION_NAMES = frozenset(
+    {*dir(builtins), *sys.stdlib_module_names, *dir(math), *dir(operator), *_INSTALLED}
+)
 """Names that tests never get from the solution, because tests use them to judge it."""
 _MAX_NAMES = 200
-_LOADED_FIRST = (
+_PRELOADABLE = (
     "abc", "asyncio", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses",
     "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math",
     "operator",
@@ -33,7 +35,7 @@ _LOADED_FIRST = (
 
 
 def collect_tests(payload: SolutionPayload, tree: ast.Module | None) -> tuple[HiddenTest, ...]:
-    """Return a payload's tests in order, at most one above the limit `MOST_TESTS`.
+    """Return a payload's tests in order, at most one above the limit `MAX_HIDDEN_TESTS`.
 
     `tree` is the tests' syntax tree, or None for cases and lists.
     """
@@ -46,7 +48,7 @@ def collect_tests(payload: SolutionPayload, tree: ast.Module | None) -> tuple[Hi
         numbers = range(len(payload.tests))
         return tuple(HiddenTest(name=f"assert_{n + 1}", do="item", details={"index": n}) for n in numbers)
     found = [] if tree is None else list(_find_tests(tree))
-    return tuple(found[: MOST_TESTS + 1])
+    return tuple(found[: MAX_HIDDEN_TESTS + 1])
 
 
 def _find_tests(tree: ast.Module) -> Iterator[HiddenTest]:
@@ -165,7 +167,7 @@ def find_used_names(trees: Sequence[ast.Module]) -> tuple[str, ...]:
                 bound.add(node.asname or node.name.partition(".")[0])
             case _:
                 pass
-    return tuple(name for name in used if name not in bound and name not in _NEVER_THEIRS)[:_MAX_NAMES]
+    return tuple(name for name in used if name not in bound and name not in _NON_SOLUTION_NAMES)[:_MAX_NAMES]
 
 
 def find_solution_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
@@ -186,4 +188,4 @@ def find_solution_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
 def find_preload_modules(*texts: str) -> tuple[str, ...]:
     """Return the modules that the texts import and that should be preloaded for all processes."""
     imports = "\n".join(line for text in texts for line in text.splitlines() if "import" in line)
-    return find_mentioned_modules(_LOADED_FIRST, imports)
+    return find_mentioned_modules(_PRELOADABLE, imports)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.expected import find_difference
 from assayd.findings.python_failures import ExceptionContext, build_failure_finding
-from assayd.findings.runs import cause_finding, describe_limit, unfinished_findings
+from assayd.findings.runs import build_cause_finding, build_unfinished_findings, describe_limit
 from assayd.findings.source_text import SplitText
 from assayd.findings.units import build_case
 from assayd.guest_results import GuestJsonError, RaisedException, decode_guest_json
@@ -70,7 +70,7 @@ def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
     passed = sum(one.case.status is CaseStatus.PASSED for one in counted)
     findings = tuple(_iter_revealed_findings(outcomes, payload, passed, len(counted)))
     if not findings and passed < max(len(counted), 1):
-        started = unfinished_findings(result, "The solution") if counted else ()
+        started = build_unfinished_findings(result, "The solution") if counted else ()
         findings = started or (_summary_finding(passed, len(counted)),)
     return Judgement(
         stage_findings={"sandbox": findings},
@@ -91,7 +91,7 @@ def _judge_test(
         return TestOutcome(case=case)
     record = _read_record(unit)
     if record is None:
-        finding = cause_finding(_determine_cause(unit), f"The test {name!r}", describe_limit(unit))
+        finding = build_cause_finding(_determine_cause(unit), f"The test {name!r}", describe_limit(unit))
         return _build_failed_outcome(unit, finding, CaseStatus.ERROR)
     return _judge_record(unit, record, payload, wanted)
 

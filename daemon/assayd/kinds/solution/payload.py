@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from assayd.findings.expected import CASES, ExpectedCase, require_unique_names
 from assayd.model.submission import Sample
 
-MOST_TESTS = 500
+MAX_HIDDEN_TESTS = 500
 
 EntryPoint = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
@@ -48,7 +48,7 @@ class SolutionPayload(BaseModel):
 
     code: str = Field(description="Python, or a model's answer with it.")
     entry_point: EntryPoint = Field(description="Name of the function or class that the tests call.")
-    tests: str | Annotated[tuple[str, ...], Field(max_length=MOST_TESTS)] | None = Field(
+    tests: str | Annotated[tuple[str, ...], Field(max_length=MAX_HIDDEN_TESTS)] | None = Field(
         None,
         description="Python: `check(candidate)`, unittest classes, pytest functions, or assertions.",
     )

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from assayd.findings import python_failures
 from assayd.findings import runs as run_findings
-from assayd.findings.expected import VALUES_COMPARED
+from assayd.findings.expected import VALUE_COMPARISON_RULES
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.solution import judging
 from assayd.kinds.solution.collecting import (
@@ -25,7 +25,7 @@ from assayd.kinds.solution.collecting import (
 )
 from assayd.kinds.solution.judging import judge_tests
 from assayd.kinds.solution.payload import (
-    MOST_TESTS,
+    MAX_HIDDEN_TESTS,
     SAMPLES,
     HiddenTest,
     PreparedSolution,
@@ -63,7 +63,7 @@ _RULES = (
     Rule(
         id="tests.missing",
         title="No test found",
-        help=f"Bad: tests 'x = 1'. Good: 1 to {MOST_TESTS} tests in one of the forms of the kind.",
+        help=f"Bad: tests 'x = 1'. Good: 1 to {MAX_HIDDEN_TESTS} tests in one of the forms of the kind.",
     ),
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
@@ -96,7 +96,7 @@ class SolutionKind(Kind[SolutionPayload, PreparedSolution]):
     headlines = _HEADLINES
     reminders = ("Write one file of Python that defines the entry point; hidden tests call it.",)
     offer = "Python's standard library"
-    comparison = VALUES_COMPARED
+    comparison = VALUE_COMPARISON_RULES
 
     @property
     def stages(self) -> Sequence[Stage[SolutionPayload]]:
@@ -135,7 +135,7 @@ class SolutionKind(Kind[SolutionPayload, PreparedSolution]):
             for test in payload.hidden
         )
         return RunSpec(
-            image=self.image_of(policy),
+            image=self.select_image(policy),
             limits=limits,
             units=units,
             network=policy.network,
@@ -179,7 +179,7 @@ class SolutionKind(Kind[SolutionPayload, PreparedSolution]):
         shown = payload if payload.reveal is RevealLevel.ALL else payload.model_copy(update={"cases": ()})
         return super().context(shown, report, policy)
 
-    def normal_form(self, payload: SolutionPayload) -> bytes:
+    def normalize_text(self, payload: SolutionPayload) -> bytes:
         """Return the syntax tree of the code."""
         return python_normal_form(model_answer.extract_code(payload.code).text)
 
@@ -280,8 +280,8 @@ def _check_tests(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Findi
     count = len(collect_tests(payload, next(iter(_parse_test_texts(payload)), None)))
     if count == 0:
         return [_tests_finding("tests.missing", "The tests contain no test.")]
-    if count > MOST_TESTS:
-        return [_tests_finding("tests.missing", f"The tests contain more than {MOST_TESTS} tests.")]
+    if count > MAX_HIDDEN_TESTS:
+        return [_tests_finding("tests.missing", f"The tests contain more than {MAX_HIDDEN_TESTS} tests.")]
     return []
 
 

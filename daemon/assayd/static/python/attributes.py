@@ -72,7 +72,7 @@ def iter_template_attributes(text: str, depth: int = 0) -> Iterator[str]:
 
 _KEPT = frozenset({"__class__", "__match_args__"})
 """Special attributes that can be read but not replaced."""
-_INSTEAD_OF_DUNDER = {
+_DUNDER_REPLACEMENTS = {
     "__dict__": "Write vars(x) for the fields of an object.",
     "__bases__": "Write isinstance(x, Class), or issubclass(A, B).",
     "__mro__": "Write isinstance(x, Class), or issubclass(A, B).",
@@ -103,7 +103,7 @@ def explain_refused_attribute(
             return None
         near = find_nearest(name, sorted(OPERATOR_METHODS | READABLE_DUNDERS))
         meant = f"Did you mean '{near[0]}'?" if near is not None and near[1] else None
-        suggestion = _INSTEAD_OF_DUNDER.get(name, meant or "Remove the special attribute.")
+        suggestion = _DUNDER_REPLACEMENTS.get(name, meant or "Remove the special attribute.")
         return "attribute.dunder", f"The special attribute {name!r} isn't allowed.", suggestion
     if INTERNALS.fullmatch(name):
         message = f"{name!r} exposes the internals of running code."

@@ -272,7 +272,7 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
     "yaml": ("json",),
 }
 """Modules with the same or similar functions, to suggest if the policy allows them."""
-_WITHOUT: Mapping[str, str] = {
+_REMOVAL_ADVICE: Mapping[str, str] = {
     "sys": "Remove it, with guards on sys.version_info: Python is 3.11 or newer on Linux, and the report "
     "shows printed output.",
     "platform": "Remove it: the code runs on Linux.",
@@ -283,14 +283,14 @@ _WITHOUT: Mapping[str, str] = {
     "doctest": "Remove it: write examples as `cases` of the submission.",
 }
 """Advice for modules that the policy doesn't allow and that have no replacement."""
-WHITELIST = "Allowed imports: "
+ALLOWED_IMPORTS_PREFIX = "Allowed imports: "
 
 
 def suggest_import(module: str, modules: PolicyModules) -> str:
     """Return the suggested replacement for a module, or the list of allowed imports."""
     top = module.partition(".")[0]
-    if top in _WITHOUT:
-        return _WITHOUT[top]
+    if top in _REMOVAL_ADVICE:
+        return _REMOVAL_ADVICE[top]
     known = _INSTEAD.get(module) or _INSTEAD.get(top, ())
     others = [one for one in known if modules.policy.allows(one)]
     if others:
@@ -299,14 +299,14 @@ def suggest_import(module: str, modules: PolicyModules) -> str:
     close = find_close_names(module, allowed)
     if close:
         return f"Did you mean {close[0]}? It is allowed."
-    return f"{WHITELIST}{shorten_text(', '.join(allowed), 600) or 'none'}."
+    return f"{ALLOWED_IMPORTS_PREFIX}{shorten_text(', '.join(allowed), 600) or 'none'}."
 
 
 def list_imports_once(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the findings, with the list of allowed imports only in the first finding that contains it."""
     first: int | None = None
     for finding in findings:
-        if finding.suggestion is not None and finding.suggestion.startswith(WHITELIST):
+        if finding.suggestion is not None and finding.suggestion.startswith(ALLOWED_IMPORTS_PREFIX):
             if first is not None:
                 place = f" of line {first}" if first else ""
                 yield replace(

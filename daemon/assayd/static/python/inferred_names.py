@@ -65,7 +65,7 @@ _BUILTINS = frozenset(vars(builtins)) | {
     "help",
     "WindowsError",
 }
-_OF_MODULES = frozenset(
+_MODULE_ATTRIBUTES = frozenset(
     {
         "__annotations__", "__builtins__", "__cached__", "__class__", "__dict__", "__doc__", "__file__",
         "__loader__",
@@ -75,7 +75,7 @@ _OF_MODULES = frozenset(
 _NAMESPACES = frozenset({"exec", "globals", "locals", "vars", "execfile", "__builtins__", "builtins", "eval"})
 """Names whose use can create bindings that aren't visible in the source."""
 _CATCHING = frozenset({"NameError", "Exception", "BaseException", "UnboundLocalError"})
-_OLDER = re.compile(
+_VERSION_CHECK = re.compile(
     r"version|PY_?[23]|py_?[23]|python_?[23]|six|IS_PY|unicode_type|TYPE_CHECKING|MYPY", re.ASCII
 )
 _MOST = 50
@@ -113,7 +113,7 @@ def check_undefined(
     bound = find_bound_names(source.tree) if source.tree is not None else None
     if source.tree is None or bound is None:
         return
-    known = {*bound, *_BUILTINS, *_OF_MODULES, *given, *leaving_out}
+    known = {*bound, *_BUILTINS, *_MODULE_ATTRIBUTES, *given, *leaving_out}
     names = [n for n in list_nodes(source.tree) if isinstance(n, ast.Name)]
     unknown = {n.id for n in names if isinstance(n.ctx, ast.Load) and n.id not in known}
     if not unknown or any(n.id in _NAMESPACES - bound for n in names):
@@ -155,9 +155,9 @@ def _find_skipped_nodes(tree: ast.Module) -> set[ast.AST]:
         match node:
             case ast.Try(handlers=handlers, body=body) if any(map(_catches_name_error, handlers)):
                 passed.update(body)
-            case ast.If(test=test) | ast.IfExp(test=test) if _OLDER.search(ast.unparse(test)):
+            case ast.If(test=test) | ast.IfExp(test=test) if _VERSION_CHECK.search(ast.unparse(test)):
                 passed.add(node)
-            case ast.BoolOp(values=[first, *_]) if _OLDER.search(ast.unparse(first)):
+            case ast.BoolOp(values=[first, *_]) if _VERSION_CHECK.search(ast.unparse(first)):
                 passed.add(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 inner = (n for n in ast.walk(node) if isinstance(n, ast.AnnAssign))

@@ -22,12 +22,12 @@ from collections.abc import Iterator
 
 from assayd.findings.source_text import get_line
 from assayd.model.finding import Edit
-from assayd.static.python.safe_fixes import TRIED_CHARS, build_edit, parse_or_none
+from assayd.static.python.safe_fixes import MAX_TRIED_CHARS, build_edit, parse_or_none
 
 _STRING = re.compile(r"""[bBfFrRuU]{0,2}(?:'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?)|\#[^\n]*+""")
 _LONE_EQUALS = re.compile(r"(?<![=!<>:+\-*/%&|^@])=(?!=)")
-_ASKS = re.compile(r"\b(?:if|elif|while|return|assert|and|or|not)\b")
-_SEPARATES = re.compile(r"\s*(?:for|def|async def|from|import)\b|.*\blambda\b")
+_CONDITION_KEYWORD = re.compile(r"\b(?:if|elif|while|return|assert|and|or|not)\b")
+_COMMA_STATEMENT = re.compile(r"\s*(?:for|def|async def|from|import)\b|.*\blambda\b")
 _GAP = re.compile(r"(?<=[\w'\")\]}]) (?=[\w'\"])")
 _OPERATOR = re.compile(r"[-+*/%@&|^<>!]|(?<![\w)\]\s])=|==|\b(?:and|or|not|in|is|if|else|for|lambda)\b")
 _CALL_ALONE = re.compile(r"\s*[\w.]+(?:\[[^\]]*\])?\(")
@@ -45,7 +45,11 @@ def replace_assignment_in_condition(error: SyntaxError, text: str) -> Edit | Non
         return None
     masked = mask_line(line)
     places = [m.start() for m in _LONE_EQUALS.finditer(masked)][:_MAX_PLACES]
-    asked = [place for place in places if _ASKS.search(masked[:place]) or _is_inside(masked[:place])]
+    asked = [
+        place
+        for place in places
+        if _CONDITION_KEYWORD.search(masked[:place]) or _has_open_bracket(masked[:place])
+    ]
     good = [
         at
         for at in asked
@@ -61,7 +65,7 @@ def replace_assignment_in_condition(error: SyntaxError, text: str) -> Edit | Non
     )
 
 
-def _is_inside(before: str) -> bool:
+def _has_open_bracket(before: str) -> bool:
     """Return whether a bracket is open at the end of this text."""
     return len(re.findall(r"[(\[{]", before)) > len(re.findall(r"[)\]}]", before))
 
@@ -84,7 +88,7 @@ def insert_comma(error: SyntaxError, text: str) -> Edit | None:
     line = get_line(text, error.lineno)
     if line is None or error.lineno is None:
         return None
-    if "forgot a comma" not in error.msg and not _SEPARATES.match(mask_line(line)):
+    if "forgot a comma" not in error.msg and not _COMMA_STATEMENT.match(mask_line(line)):
         return None  # Outside brackets, x = y z isn't a tuple.
     changed = [
         one for one in _iter_comma_insertions(line) if _compiles(_replace_line(text, error.lineno, one), text)
@@ -221,4 +225,4 @@ def _replace_line(text: str, number: int, line: str) -> str:
 
 
 def _compiles(changed: str, text: str) -> bool:
-    return len(text) <= TRIED_CHARS // 4 and parse_or_none(changed) is not None
+    return len(text) <= MAX_TRIED_CHARS // 4 and parse_or_none(changed) is not None

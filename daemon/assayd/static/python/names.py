@@ -113,7 +113,7 @@ READABLE_DUNDERS = frozenset(
 SETTABLE_THROUGH_SUPER = frozenset({"__setattr__", "__delattr__"})
 """Special methods that code can call on ``super()``, for classes that override attribute access."""
 
-NOT_DEFINED = frozenset(
+UNDEFINABLE_DUNDERS = frozenset(
     {
         "__builtins__", "__class__", "__closure__", "__code__", "__debug__", "__dict__", "__file__",
         "__getattribute__",
@@ -135,12 +135,12 @@ _LEADING_ON = frozenset(name for kind in _OF_THE_LANGUAGE for name in dir(kind))
 def can_bind(name: str) -> bool:
     """Return whether code can bind a special name. A pattern can then read a field of that name."""
     known = OPERATOR_METHODS | READABLE_DUNDERS
-    return name not in NOT_DEFINED and (name in known or name not in _LEADING_ON)
+    return name not in UNDEFINABLE_DUNDERS and (name in known or name not in _LEADING_ON)
 
 
 def can_read_own(name: str) -> bool:
     """Return whether code can read a special name that the source itself defines."""
-    return name not in _LEADING_ON | NOT_DEFINED
+    return name not in _LEADING_ON | UNDEFINABLE_DUNDERS
 
 
 INTERNALS = re.compile(

@@ -37,7 +37,7 @@ LineChange = Callable[[str], str | None]
 Proposal = Callable[[SyntaxError, str], Iterator[str]]
 """Yields candidates for the whole corrected text."""
 
-TRIED_CHARS = 500_000
+MAX_TRIED_CHARS = 500_000
 """Total characters of tried candidates, e.g. 250 places in 2,000 characters; beyond it, no edit is made."""
 MOST_LINES = 50
 """Maximum lines with the same mistake."""
@@ -63,7 +63,7 @@ class CompileBudget:
     @classmethod
     def for_texts(cls, texts: Iterable[str]) -> CompileBudget:
         """Return a budget for several sources, which suffices to check one edit in any of them."""
-        return cls(left=max(TRIED_CHARS, max(map(len, texts), default=0)))
+        return cls(left=max(MAX_TRIED_CHARS, max(map(len, texts), default=0)))
 
     def try_spend(self, text: str) -> bool:
         """Return whether the budget allows compiling `text`, and subtract its length if so."""
@@ -78,11 +78,11 @@ _explaining: ContextVar[CompileBudget | None] = ContextVar("_explaining", defaul
 
 @contextmanager
 def limit_explanation() -> Iterator[CompileBudget]:
-    """Limit the characters that the body parses and compiles to `TRIED_CHARS` (at most 0.3 s).
+    """Limit the characters that the body parses and compiles to `MAX_TRIED_CHARS` (at most 0.3 s).
 
     Yield the budget, which shows whether the limit was reached.
     """
-    budget = CompileBudget(left=TRIED_CHARS)
+    budget = CompileBudget(left=MAX_TRIED_CHARS)
     token = _explaining.set(budget)
     try:
         yield budget
@@ -101,7 +101,7 @@ def _try_spend_explanation(text: str) -> bool:
 
 def find_certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
     """Return the edit if all proposals that compile produce the same program, otherwise None."""
-    most = max(TRIED_CHARS // max(len(text), 1), 1)
+    most = max(MAX_TRIED_CHARS // max(len(text), 1), 1)
     first: tuple[str, ast.Module] | None = None
     meaning: str | None = None
     for number, candidate in enumerate(c for propose in proposals for c in propose(error, text)):

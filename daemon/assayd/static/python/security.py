@@ -52,8 +52,8 @@ from assayd.static.python.imports import check_imports, list_imports_once
 from assayd.static.python.names import (
     BUILTINS,
     INTERNALS,
-    NOT_DEFINED,
     READABLE_DUNDERS,
+    UNDEFINABLE_DUNDERS,
     can_bind,
     can_read_own,
     is_dunder,
@@ -342,7 +342,7 @@ def _check_method(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """
     if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef):
         name = site.node.name
-        defines = site.scope.kind is ScopeKind.CLASS and name not in NOT_DEFINED
+        defines = site.scope.kind is ScopeKind.CLASS and name not in UNDEFINABLE_DUNDERS
         if is_dunder(name) and not defines:
             yield view.dunder_finding(site.node, name)
 

@@ -53,7 +53,7 @@ from assayd.static.python.left_out import (
     replace_assignment_in_condition,
 )
 from assayd.static.python.safe_fixes import (
-    TRIED_CHARS,
+    MAX_TRIED_CHARS,
     Proposal,
     add_colon,
     add_print_parentheses,
@@ -90,7 +90,7 @@ def explain_misspelling(error: SyntaxError, text: str) -> _Explanation | None:
         return None
     if (raised := _explain_old_raise(line, error.lineno, text)) is not None:
         return raised
-    left = TRIED_CHARS // max(len(text), 1)
+    left = MAX_TRIED_CHARS // max(len(text), 1)
     words = list(islice(_iter_keyword_candidates(line, error.lineno, text), left + 1))
     found = [one for one in words[:left] if parse_or_none(one.text) is not None]
     if found:

@@ -31,7 +31,7 @@ from assayd.static.python.scopes import (
 
 _TYPE_CHECKING = ImportOrigin(module="typing", name="TYPE_CHECKING")
 _PATH_CLASSES = frozenset({"Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath"})
-_KEEP_PATHS = frozenset({"parent", "joinpath", "with_name", "with_stem", "with_suffix", "relative_to"})
+_PATH_METHODS = frozenset({"parent", "joinpath", "with_name", "with_stem", "with_suffix", "relative_to"})
 
 
 def find_own_attributes(tree: ScopedTree) -> frozenset[str]:
@@ -77,7 +77,7 @@ def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
         match node:
             case ast.Call(func=function) if _last_name(function) in _PATH_CLASSES:
                 return True
-            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _KEEP_PATHS:
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _PATH_METHODS:
                 node = value
             case ast.Attribute(value=value, attr="parent") | ast.BinOp(left=value, op=ast.Div()):
                 node = value

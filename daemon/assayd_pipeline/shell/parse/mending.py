@@ -34,8 +34,8 @@ _KEYWORDS = frozenset(
     {"case", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "then", "until", "while"}
 )
 _FIRST_WORDS = re.compile(r"(?:^|[;&|]|\b(?:do|then|else)\b)\s*([a-z]{2,9})(?![\w=.(/-])")
-_MOST_TRIED = 8
-_MOST_QUOTES = 6
+_MAX_TRIED = 8
+_MAX_QUOTES = 6
 _TEST_ALONE = re.compile(r"[ \t]*(?:if|elif)\b[^;#]*\]\]?[ \t]*;?")
 
 
@@ -69,7 +69,7 @@ def find_misspelt_keyword(text: str) -> tuple[str, Edit] | None:
             near = sorted(key for key in _KEYWORDS if compute_edit_distance(word[1], key) == 1)
             for key in near if word[1] not in _KEYWORDS else ():
                 tried += 1
-                if tried > _MOST_TRIED:
+                if tried > _MAX_TRIED:
                     return None
                 new = each[: word.start(1)] + key + each[word.end(1) :]
                 changed = "\n".join((*lines[:number], new, *lines[number + 1 :]))
@@ -180,7 +180,7 @@ def close_quotes(text: str, quote: str) -> Iterator[str]:
     """Yield the script with a quote closed at the end of its line, if this works on exactly one line."""
     lines = text.split("\n")
     good: list[tuple[int, int, str]] = []
-    for number in _find_open_quotes(text, quote)[:_MOST_QUOTES]:
+    for number in _find_open_quotes(text, quote)[:_MAX_QUOTES]:
         code = lines[number].rstrip()
         tail = code[len(code.rstrip(";")) :]
         files = _FILES_AT_END.search(code, code.rfind(quote))
@@ -261,7 +261,7 @@ def _get_indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-_MOST_CORRECTIONS = 12
+_MAX_CORRECTIONS = 12
 _LINE_CHARS = 500
 _UNCLOSED = re.compile(
     r"'(if|for|while|until|case|\{)' (?:statement|clause) must (?:end|be closed) with '(\w+)'"
@@ -294,7 +294,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class _RepairCandidate:
+class _CorrectionCandidate:
     line: int
     new: str
     message: str
@@ -315,7 +315,7 @@ def find_repair(text: str, message: str, line: int) -> Repair | None:
     if len(lines) > _MAX_LINES or any(len(each) > _LINE_CHARS for each in lines):
         return None
     for number, tried in enumerate(each for kind in _KINDS for each in kind(lines, message, line)):
-        if number == _MOST_CORRECTIONS:
+        if number == _MAX_CORRECTIONS:
             return None
         changed = "\n".join((*lines[: tried.line - 1], tried.new, *lines[tried.last or tried.line :]))
         edit = build_edit(text, changed) if reader.parse_script(changed).tree is not None else None
@@ -326,14 +326,14 @@ def find_repair(text: str, message: str, line: int) -> Repair | None:
     return None
 
 
-def _replace_closing_words(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+def _replace_closing_words(lines: list[str], message: str, line: int) -> Iterator[_CorrectionCandidate]:
     """Yield candidates that replace a closing word that doesn't match its block."""
     stray = _STRAY.search(message)
     found = _CLOSER.match(lines[line - 1]) if stray is not None else None
     for right in ("fi", "done", "esac", "}") if found is not None else ():
         if found is not None and right != found[2]:
             said = f"`{found[2]}` doesn't close the block that is open here."
-            yield _RepairCandidate(
+            yield _CorrectionCandidate(
                 line, f"{found[1]}{right}{found[3]}", said, f"This block ends with `{right}`."
             )
     opened = _UNCLOSED.search(message)
@@ -345,19 +345,19 @@ def _replace_closing_words(lines: list[str], message: str, line: int) -> Iterato
         if found is not None and found[2] != right:
             new = f"{found[1]}{right}{found[3]}"
             said = f"`{found[2]}` doesn't close `{opened[1]}`."
-            yield _RepairCandidate(number, new, said, f"`{opened[1]}` ends with `{right}`.")
+            yield _CorrectionCandidate(number, new, said, f"`{opened[1]}` ends with `{right}`.")
 
 
-def _remove_element_spaces(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+def _remove_element_spaces(lines: list[str], message: str, line: int) -> Iterator[_CorrectionCandidate]:
     found = _SPACED_ELEMENT.match(lines[line - 1]) if "must be followed by '='" in message else None
     if found is not None:
         new = f"{found[1]}={lines[line - 1][found.end() :]}"
-        yield _RepairCandidate(
+        yield _CorrectionCandidate(
             line, new, "The assignment has spaces around `=`.", "Remove the spaces around `=`."
         )
 
 
-def _close_brackets(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+def _close_brackets(lines: list[str], message: str, line: int) -> Iterator[_CorrectionCandidate]:
     """Yield candidates that close a bracket on its line, or double a single closing bracket."""
     found = _UNMATCHED.search(message)
     if found is None:
@@ -374,29 +374,29 @@ def _close_brackets(lines: list[str], message: str, line: int) -> Iterator[_Repa
     ]
     if len(closer) == 2:
         yield from (
-            _RepairCandidate(line, f"{text[:at]}{closer}{text[at + 1 :]}", said, hint)
+            _CorrectionCandidate(line, f"{text[:at]}{closer}{text[at + 1 :]}", said, hint)
             for at in (each.start() for each in re.finditer(re.escape(closer[0]), text))
         )
     for place in places:
-        yield _RepairCandidate(line, f"{text[:place]}{closer}{text[place:]}", said, hint)
+        yield _CorrectionCandidate(line, f"{text[:place]}{closer}{text[place:]}", said, hint)
 
 
-def _repair_cases(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+def _repair_cases(lines: list[str], message: str, line: int) -> Iterator[_CorrectionCandidate]:
     del line
     if "case" not in message and ";;" not in message and "esac" not in message:
         return
     for number, each in enumerate(lines, 1):
         if _CASE.match(each):
             said = "The `case` has no `in`."
-            yield _RepairCandidate(number, f"{each.rstrip()} in", said, "Put `in` after the value.")
+            yield _CorrectionCandidate(number, f"{each.rstrip()} in", said, "Put `in` after the value.")
         found = _BRANCH.match(each)
         if found is not None and ")" not in found[0] and found[2] not in {"case", "esac", "echo"}:
             new = f"{found[1]}{found[2]}) {each[found.end() :]}"
             said = f"The pattern `{found[2]}` of the `case` has no `)`."
-            yield _RepairCandidate(number, new, said, "A branch begins with its pattern and `)`.")
+            yield _CorrectionCandidate(number, new, said, "A branch begins with its pattern and `)`.")
 
 
-def _insert_keywords(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+def _insert_keywords(lines: list[str], message: str, line: int) -> Iterator[_CorrectionCandidate]:
     """Yield candidates that insert `then` or `do` between a condition and commands on the same line."""
     for pattern, word in ((_NO_THEN, "then"), (_NO_DO, "do")):
         if f"'{word}'" in message or "'fi' can only" in message or "'done' can only" in message:
@@ -404,10 +404,10 @@ def _insert_keywords(lines: list[str], message: str, line: int) -> Iterator[_Rep
             if found is not None:
                 new = f"{lines[line - 1][: found.end(1)]} {word} {lines[line - 1][found.end() :]}"
                 said = f"The condition has no `{word}` after it."
-                yield _RepairCandidate(line, new, said, f"Put `{word}` after the `;` of the condition.")
+                yield _CorrectionCandidate(line, new, said, f"Put `{word}` after the `;` of the condition.")
 
 
-def _repair_operators(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+def _repair_operators(lines: list[str], message: str, line: int) -> Iterator[_CorrectionCandidate]:
     """Yield candidates that remove an operator without a command, or join a line to the one before."""
     text = lines[line - 1]
     if "must be followed by a statement" in message:
@@ -417,7 +417,9 @@ def _repair_operators(lines: list[str], message: str, line: int) -> Iterator[_Re
                 kept = f"{found[1]} " if pattern is _DOUBLED else ""
                 new = f"{text[: found.start()]}{kept}{text[found.end() :]}".rstrip()
                 said = f"No command follows `{found[1]}`."
-                yield _RepairCandidate(line, new, said, f"Write a command after `{found[1]}`, or remove it.")
+                yield _CorrectionCandidate(
+                    line, new, said, f"Write a command after `{found[1]}`, or remove it."
+                )
     if "can only immediately follow a statement" in message and line > 1:
         first, last = line - 1, line
         while last < len(lines) and _LEADING.match(lines[last]):
@@ -425,10 +427,10 @@ def _repair_operators(lines: list[str], message: str, line: int) -> Iterator[_Re
         said = f"The line begins with `{text.split()[0]}`: the command ended on the line before."
         hint = "Put the operator at the end of the line before, or a backslash there."
         joined = "\n".join(f"{each.rstrip()} \\" for each in lines[first - 1 : last - 1])
-        yield _RepairCandidate(first, joined, said, hint, last - 1)
+        yield _CorrectionCandidate(first, joined, said, hint, last - 1)
 
 
-def _repair_apostrophes(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+def _repair_apostrophes(lines: list[str], message: str, line: int) -> Iterator[_CorrectionCandidate]:
     del line
     if "without closing quote '''" not in message:
         return
@@ -437,18 +439,18 @@ def _repair_apostrophes(lines: list[str], message: str, line: int) -> Iterator[_
         if found is not None and each[: found.start()].count("'") % 2 == 0:
             new = f"{each[: found.start()]}\\'{each[found.end() :]}"
             said = "An apostrophe opens a string in single quotes that isn't closed."
-            yield _RepairCandidate(number, new, said, "Put a backslash before it, or use double quotes.")
+            yield _CorrectionCandidate(number, new, said, "Put a backslash before it, or use double quotes.")
 
 
-def _functions(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
+def _functions(lines: list[str], message: str, line: int) -> Iterator[_CorrectionCandidate]:
     found = _PARAMETERS.match(lines[line - 1]) if "'foo(' must be followed by ')'" in message else None
     if found is not None:
         new = f"{found[1]}{found[2]}() {{{lines[line - 1][found.end() :]}"
         said = f"`{found[2]}(…)`: a function of bash has no parameters in its parentheses."
-        yield _RepairCandidate(line, new, said, "Read the arguments as `$1`, `$2`.")
+        yield _CorrectionCandidate(line, new, said, "Read the arguments as `$1`, `$2`.")
 
 
-_Kind = Callable[[list[str], str, int], Iterator[_RepairCandidate]]
+_Kind = Callable[[list[str], str, int], Iterator[_CorrectionCandidate]]
 _KINDS: tuple[_Kind, ...] = (
     _remove_element_spaces,
     _insert_keywords,

@@ -212,12 +212,12 @@ class PrefixCommand:
     syntax: OptionSyntax
     operands: int = 0
     assignments: bool = False
-    only_looks: frozenset[str] = frozenset()
+    lookup_flags: frozenset[str] = frozenset()
 
 
 PREFIXES: Mapping[str, PrefixCommand] = {
     "builtin": PrefixCommand(syntax=OptionSyntax()),
-    "command": PrefixCommand(syntax=OptionSyntax(), only_looks=frozenset("vV")),
+    "command": PrefixCommand(syntax=OptionSyntax(), lookup_flags=frozenset("vV")),
     "env": PrefixCommand(
         syntax=OptionSyntax(short="C:S:u:", long="chdir split-string unset"), assignments=True
     ),
@@ -286,7 +286,7 @@ def count_skipped_words(prefix: PrefixCommand, words: Sequence[ScriptNode]) -> i
         if text == "--":
             return index + 1 + operands
         if text.startswith("-") and len(text) > 1 and not _OLD_NICE.fullmatch(text):
-            if prefix.only_looks & set(text):
+            if prefix.lookup_flags & set(text):
                 return len(words)
             index += 1 + _takes_next_word(prefix.syntax, text)
         elif _OLD_NICE.fullmatch(text) or (prefix.assignments and _ASSIGNMENT.fullmatch(text)):

@@ -108,14 +108,14 @@ def parse_source(text: str) -> ShellSource:
         return ShellSource(text=text, findings=(refused,))
     fenced = remove_script_fences(text) if text.lstrip().startswith(("```", "~~~")) else None
     if fenced is not None:
-        return ShellSource(text=text, findings=(_fence_finding(fenced),))
+        return ShellSource(text=text, findings=(_build_fence_finding(fenced),))
     reading, undecided = _parse_with_warnings(text)
     if reading.tree is None:
-        return ShellSource(text=text, findings=(_parser_finding(reading, text),))
+        return ShellSource(text=text, findings=(_build_parser_finding(reading, text),))
     try:
         root = build_tree(reading.tree)
     except RecursionError:
-        return ShellSource(text=text, findings=(too_deep_finding(),))
+        return ShellSource(text=text, findings=(build_too_deep_finding(),))
     nodes = tuple(islice(iter_tree(root), SYNTAX_NODES + 1))
     found = _check_size(root, len(nodes))
     if found is not None:
@@ -125,7 +125,7 @@ def parse_source(text: str) -> ShellSource:
     return ShellSource(text=text, root=root, nodes=nodes, raw=raw, lines=lines, findings=undecided)
 
 
-MOST_UNDECIDED = 20
+MAX_UNDECIDED = 20
 """Maximum arithmetic expressions to mask; each needs a run of the parser."""
 
 
@@ -136,11 +136,11 @@ def _parse_with_warnings(text: str) -> tuple[reader.ParseResult, tuple[Finding, 
     no command; the run determines whether the expression is valid.
     """
     reading, shown, undecided = reader.parse_script(text), text, list[Finding]()
-    while reading.tree is None and len(undecided) < MOST_UNDECIDED:
+    while reading.tree is None and len(undecided) < MAX_UNDECIDED:
         masked = _mask_arithmetic(shown, reading)
         if masked is None:
             return reader.parse_script(text), ()
-        undecided.append(replace(_parser_finding(reading, shown), severity=Severity.WARNING))
+        undecided.append(replace(_build_parser_finding(reading, shown), severity=Severity.WARNING))
         shown, reading = masked, reader.parse_script(masked)
     return reading, tuple(undecided) if reading.tree is not None else ()
 
@@ -186,10 +186,10 @@ def _reject_text(text: str) -> Finding | None:
             "source.nul_byte", "The script contains a NUL byte.", line_number_at(text, text.index("\0"))
         )
     control = _CONTROL.search(text)
-    return None if control is None else _control_character_finding(text, control)
+    return None if control is None else _build_control_character_finding(text, control)
 
 
-def _control_character_finding(text: str, found: re.Match[str]) -> Finding:
+def _build_control_character_finding(text: str, found: re.Match[str]) -> Finding:
     character, line = found.group(), line_number_at(text, found.start())
     begin = text.rfind("\n", 0, found.start()) + 1
     whole = text[begin:].split("\n", 1)[0]
@@ -205,9 +205,9 @@ def _control_character_finding(text: str, found: re.Match[str]) -> Finding:
     )
 
 
-def _parser_finding(reading: reader.ParseResult, text: str) -> Finding:
+def _build_parser_finding(reading: reader.ParseResult, text: str) -> Finding:
     if reading.line is None:
-        return too_deep_finding()
+        return build_too_deep_finding()
     message = _WARNING.sub(_quote_matched_text, reading.message)
     line = text.split("\n", reading.line)[reading.line - 1 : reading.line]
     column = byte_offset_to_column(line[0], (reading.column or 1) - 1) if line else reading.column
@@ -228,10 +228,10 @@ def _parser_finding(reading: reader.ParseResult, text: str) -> Finding:
         or _has_open_expansion(line[0])
     ):
         return _add_repair(found, text, message)
-    return _undecided_finding(found, text, line[0], message)
+    return _build_undecided_finding(found, text, line[0], message)
 
 
-def _undecided_finding(found: Finding, text: str, line: str, message: str) -> Finding:
+def _build_undecided_finding(found: Finding, text: str, line: str, message: str) -> Finding:
     """Return the finding for code that the parser can't judge, with remedies for decimals and `let`."""
     said = f"The meaning is unknown before bash runs it: {message}."
     hint, edit = "Write operators and subscripts literally. To choose between them, use case or if.", None
@@ -337,7 +337,7 @@ def _has_open_expansion(line: str) -> bool:
     return line.count("${") > line.count("}")
 
 
-def _fence_finding(edit: Edit) -> Finding:
+def _build_fence_finding(edit: Edit) -> Finding:
     message, remedy = "The script is inside a markdown fence.", "Submit only the script, without the fences."
     found = Finding(rule="shell.syntax", category="syntax", message=message, line=1, suggestion=remedy)
     return replace(found, edit=edit)
@@ -392,7 +392,7 @@ def _check_size(root: ScriptNode, count: int) -> Finding | None:
     return None
 
 
-def too_deep_finding() -> Finding:
+def build_too_deep_finding() -> Finding:
     """Return the finding for a script that exceeds a parser's limits."""
     return _syntax_finding("shell.too_deep", "The script is too large or too deeply nested to read.")
 

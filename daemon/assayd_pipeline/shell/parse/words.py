@@ -429,12 +429,14 @@ def _iter_loop_settings(loop: ScriptNode) -> Iterator[VariableSetting]:
         yield VariableSetting(name=variable, how=AssignmentMethod.BUILTIN, node=loop)
 
 
-_ASSIGNING = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"))
+_ASSIGNMENT_OPERATORS = frozenset(
+    ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--")
+)
 
 
 def _iter_arithmetic_settings(node: ScriptNode) -> Iterator[VariableSetting]:
     target = node.node("X")
-    if node.text("Op") not in _ASSIGNING or target is None:
+    if node.text("Op") not in _ASSIGNMENT_OPERATORS or target is None:
         return
     for part in target.nodes("Parts"):
         name = _get_field_value(part, "Param") or part.text("Value")

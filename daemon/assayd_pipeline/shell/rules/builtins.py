@@ -166,7 +166,7 @@ _SYNTAX: Mapping[str, OptionSyntax] = {
     "read": OptionSyntax(short="a:d:i:n:N:p:t:u:", ordered=True),
     "readarray": _MAPFILE,
 }
-_SYNTAX_OF_OTHERS = OptionSyntax(ordered=True)
+_DEFAULT_SYNTAX = OptionSyntax(ordered=True)
 _SHOPT = (
     "checkwinsize", "dotglob", "extglob", "failglob", "globskipdots", "globstar", "inherit_errexit",
     "lastpipe", "nocaseglob", "nocasematch", "nullglob",
@@ -214,7 +214,7 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
             _check_test_closed(script, call)
         case _:
             _check_options(
-                script, call.name, parse_arguments(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments)
+                script, call.name, parse_arguments(_SYNTAX.get(call.name, _DEFAULT_SYNTAX), arguments)
             )
     for word in find_set_names(call):
         check_name(script, word, call.name)
@@ -286,7 +286,7 @@ def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> No
 def find_set_names(call: Invocation) -> list[ScriptNode]:
     """Return the words in a builtin's call that contain the names of variables to set, or an empty list."""
     arguments = [ArgumentValue(value=join_literal_pieces(word), node=word) for word in call.arguments]
-    parsed = parse_arguments(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments)
+    parsed = parse_arguments(_SYNTAX.get(call.name, _DEFAULT_SYNTAX), arguments)
     return (
         [] if call.form is not WordForm.PLAIN else [name.node for name in _list_set_names(call.name, parsed)]
     )

@@ -38,7 +38,7 @@ BUILTINS = frozenset((
 ))  # fmt: skip
 """All builtins of bash 5.2."""
 
-_FREE_NAMES = frozenset(
+_REDEFINABLE_BUILTINS = frozenset(
     ("bg", "caller", "dirs", "disown", "fg", "hash", "help", "history", "jobs", "logout", "times")
 )
 """Builtins whose names functions can have, because both are harmless."""
@@ -399,8 +399,10 @@ def check_function(script: ParsedScript, node: ScriptNode) -> None:
     """Check the name of a function. The function's body is checked like all other commands."""
     name_node, commands = node.node("Name"), script.commands
     name = name_node.text("Value") if name_node is not None else ""
-    hidden = (commands.blocked | BUILTINS) - _FREE_NAMES
-    if name in hidden or (name in commands.allowed and name in BUILTINS and name not in _FREE_NAMES):
+    hidden = (commands.blocked | BUILTINS) - _REDEFINABLE_BUILTINS
+    if name in hidden or (
+        name in commands.allowed and name in BUILTINS and name not in _REDEFINABLE_BUILTINS
+    ):
         message = f"The function {name} hides the command of that name."
         script.error(node, "function.name", message, f"Choose another name, e.g. my_{name.strip('.:[')}.")
     elif not _IDENTIFIER.fullmatch(name.replace("-", "_").replace(":", "_").replace(".", "_")):

@@ -39,7 +39,7 @@ _NUMERIC = {"-eq": "=", "-ne": "!="}
 _WORDLIKE = re.compile(r"[A-Za-z][A-Za-z_ -]*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SET_NAMES = frozenset({"pipefail", "errexit", "nounset", "xtrace"})
-_FROM_BASH = frozenset(
+_BASH_VARIABLES = frozenset(
     {
         *ENVIRONMENT,
         "PATH",
@@ -55,7 +55,7 @@ _FROM_BASH = frozenset(
         "USER",
     }
 )
-_LEAST_CHARS = 3
+_MIN_NAME_CHARS = 3
 _MAX_NAMES = 50
 
 
@@ -402,8 +402,8 @@ def _check_spelling(script: ParsedScript) -> None:
     tried = 0
     for node in sorted(read, key=lambda each: each.start):
         name = get_parameter_name(node)
-        unknown = _NAME.fullmatch(name) and name not in known | told | _FROM_BASH and not name.isupper()
-        if not unknown or len(name) < _LEAST_CHARS or node.get_flag("Excl"):
+        unknown = _NAME.fullmatch(name) and name not in known | told | _BASH_VARIABLES and not name.isupper()
+        if not unknown or len(name) < _MIN_NAME_CHARS or node.get_flag("Excl"):
             continue
         tried += 1
         near = find_nearest(name, known) if tried <= _MAX_NAMES else None

@@ -60,7 +60,7 @@ from assayd_pipeline.shell.rules import programs
 from assayd_pipeline.shell.rules.builtins import check_name
 from assayd_pipeline.shell.rules.paths import PathUse, check_path
 
-SYNTAX = OptionSyntax(
+CURL_SYNTAX = OptionSyntax(
     short="A:d:e:H:K:m:o:r:T:u:w:X:x:",
     long="cacert connect-timeout config data data-ascii data-binary data-raw data-urlencode header json "
     "max-filesize max-redirs max-time output output-dir proxy range referer request resolve retry "
@@ -78,7 +78,7 @@ def check_curl(script: ParsedScript, call: Invocation, arguments: Sequence[Argum
     if script.network.mode is NetworkMode.BLOCKED or not script.network.hosts:
         _report_no_network(script, call)
         return
-    parsed = parse_arguments(SYNTAX, arguments)
+    parsed = parse_arguments(CURL_SYNTAX, arguments)
     for option in parsed.options:
         _check_file(script, option)
     urls = [option.value for option in parsed.list_options("--url") if option.value is not None]

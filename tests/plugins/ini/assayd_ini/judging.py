@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from assayd.findings.python_failures import ExceptionContext
-from assayd.findings.runs import cause_finding
+from assayd.findings.runs import build_cause_finding
 from assayd.findings.units import build_not_started_result, judge_python_unit, read
 from assayd.guest_results import BoundNames, GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
@@ -37,7 +37,7 @@ def judge_file(payload: IniPayload, result: RunResult) -> Judgement:
     try:
         judged = list(_judge_fields(_told(unit), payload))
     except GuestJsonError as problem:
-        finding = cause_finding(Cause.PROTOCOL_VIOLATION, "The file", str(problem))
+        finding = build_cause_finding(Cause.PROTOCOL_VIOLATION, "The file", str(problem))
         return Judgement(stage_findings={"fields": (finding,)}, cases=(tried.case,))
     findings = tuple(finding for _, finding in judged if finding is not None)
     return Judgement(stage_findings={"fields": findings}, cases=tuple(case for case, _ in judged))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_chains.providers.answers import MOST_DELAY_S, parse_retry_after_s
+from assayd_chains.providers.answers import MAX_RETRY_DELAY_S, parse_retry_after_s
 
 NOW = "Fri, 27 Nov 2026 06:00:00 GMT"
 
@@ -15,8 +15,8 @@ NOW = "Fri, 27 Nov 2026 06:00:00 GMT"
         ("30", 30),
         ("Fri, 27 Nov 2026 06:00:30 GMT", 30),
         ("Fri, 27 Nov 2026 05:00:00 GMT", 0),
-        ("Fri, 27 Nov 2099 06:00:00 GMT", MOST_DELAY_S),
-        ("9" * 40, MOST_DELAY_S),
+        ("Fri, 27 Nov 2099 06:00:00 GMT", MAX_RETRY_DELAY_S),
+        ("9" * 40, MAX_RETRY_DELAY_S),
         ("soon", None),
         ("", None),
     ],

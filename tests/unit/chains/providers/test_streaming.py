@@ -7,7 +7,7 @@ import json
 import pytest
 
 from assayd_chains.providers import anthropic, openai
-from assayd_chains.providers.answers import MOST_HEARD_BYTES, StopReason, StreamingAnswerParser
+from assayd_chains.providers.answers import MAX_STREAMED_BYTES, StopReason, StreamingAnswerParser
 from support.hosts.model_api import ANTHROPIC, OPENAI, Vendor
 
 TEXT = '{"code": "ä = 1\\n", "reason": "r"}'
@@ -41,7 +41,7 @@ def test_what_is_no_event_is_passed_over(vendor: Vendor, adapter: object) -> Non
 
 @VENDORS
 def test_no_more_is_looked_at_than_the_bound(vendor: Vendor, adapter: object) -> None:
-    assert heard_of(adapter, b"x" * MOST_HEARD_BYTES, b"\n" + vendor.streamed(TEXT)) == []
+    assert heard_of(adapter, b"x" * MAX_STREAMED_BYTES, b"\n" + vendor.streamed(TEXT)) == []
 
 
 @VENDORS

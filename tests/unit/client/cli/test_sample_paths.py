@@ -10,8 +10,8 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd_client.cli.submitting import (
-    MOST_CHOSEN,
-    PER_SHAPE,
+    MAX_CHOSEN_PATHS,
+    MAX_PATHS_PER_SHAPE,
     collect_sample_paths,
     compute_shape,
     group_files_by_shape,
@@ -67,7 +67,7 @@ def test_paths_that_need_different_code_have_different_shapes(one: str, other: s
 def test_folder_gives_some_paths_of_each_shape_and_says_so(tree: Path, capsys) -> None:
     chosen = collect_sample_paths(None, None, tree)
 
-    assert len([path for path in chosen if path.endswith("report.csv")]) == PER_SHAPE
+    assert len([path for path in chosen if path.endswith("report.csv")]) == MAX_PATHS_PER_SHAPE
     assert {str(tree / "notes.txt"), str(tree / "2024-01-02.json")} <= set(chosen)
     assert all(Path(path).is_file() for path in chosen)
     assert f"{tree} has 14 files of 3 shapes; chosen: 5 paths of 3\n" in capsys.readouterr().err
@@ -75,7 +75,7 @@ def test_folder_gives_some_paths_of_each_shape_and_says_so(tree: Path, capsys) -
 
 
 def test_one_path_of_each_shape_comes_before_a_second_of_any(tmp_path: Path, capsys) -> None:
-    for shape in range(MOST_CHOSEN + 5):
+    for shape in range(MAX_CHOSEN_PATHS + 5):
         for number in range(2):
             file = tmp_path / "/".join("d" * (shape + 1)) / f"{number}.csv"
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -83,9 +83,12 @@ def test_one_path_of_each_shape_comes_before_a_second_of_any(tmp_path: Path, cap
 
     chosen = list(select_sample_paths(group_files_by_shape(tmp_path)))
 
-    assert len({compute_shape(path) for path in chosen}) == len(chosen) == MOST_CHOSEN
+    assert len({compute_shape(path) for path in chosen}) == len(chosen) == MAX_CHOSEN_PATHS
     collect_sample_paths(None, None, tmp_path)
-    assert f"chosen: {MOST_CHOSEN} paths of {MOST_CHOSEN} of {MOST_CHOSEN + 5}" in capsys.readouterr().err
+    assert (
+        f"chosen: {MAX_CHOSEN_PATHS} paths of {MAX_CHOSEN_PATHS} of {MAX_CHOSEN_PATHS + 5}"
+        in capsys.readouterr().err
+    )
 
 
 def test_links_and_names_that_are_not_text_are_left_out(tree: Path) -> None:

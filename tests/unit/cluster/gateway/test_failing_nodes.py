@@ -20,7 +20,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer
 from assayd_cluster.documents import LiveEvents, RunLost
 from assayd_cluster.gateway.broker_accounts import SharedAccount
-from assayd_cluster.gateway.execution import FULL_S, LATE_LOOKS
+from assayd_cluster.gateway.execution import LATE_CHECKS, MIN_SILENT_AGE_FULL_NODE_S
 from assayd_cluster.gateway.failing_nodes import (
     MOST_LOST,
     MOST_OVERDUE,
@@ -99,7 +99,7 @@ async def test_run_that_its_node_keeps_for_too_long_goes_to_another_node(gateway
     await watch(gateway, "hangs", attempt.id)
     assert gateway.messages.none()
     await let_pass(gateway, 600)
-    await watch(gateway, "hangs", attempt.id, LATE_LOOKS - 1)
+    await watch(gateway, "hangs", attempt.id, LATE_CHECKS - 1)
     assert gateway.messages.none()
     await watch(gateway, "hangs", attempt.id, 1)
     claimed = await gateway.claim("works", await gateway.messages.next())
@@ -248,7 +248,7 @@ async def report(gateway: OneGateway, node: str, attempt: str, state: str, *, ru
 
 
 async def watch(
-    gateway: OneGateway, node: str, attempt: str, times: int = LATE_LOOKS, *, waiting: int = 0
+    gateway: OneGateway, node: str, attempt: str, times: int = LATE_CHECKS, *, waiting: int = 0
 ) -> None:
     """Have a gateway look so often at a node that lists an attempt, which it claimed a while ago."""
     await gateway.beat(node, runs=[attempt], waiting=waiting)
@@ -262,7 +262,7 @@ async def test_run_of_which_nothing_is_heard_goes_to_another_node(gateway: OneGa
         await gateway.beat(node)
     attempt = await gateway.submit()
     old = await gateway.claim("silent", await gateway.messages.next())
-    await watch(gateway, "silent", attempt.id, LATE_LOOKS - 1)
+    await watch(gateway, "silent", attempt.id, LATE_CHECKS - 1)
     assert gateway.messages.none()
     await watch(gateway, "silent", attempt.id, 1)
     claimed = await gateway.claim("works", await gateway.messages.next())
@@ -280,7 +280,7 @@ async def test_node_that_stops_listing_a_run_for_a_moment_does_not_restart_the_l
         await gateway.beat(node)
     attempt = await gateway.submit()
     await gateway.claim("silent", await gateway.messages.next())
-    await watch(gateway, "silent", attempt.id, LATE_LOOKS - 1)
+    await watch(gateway, "silent", attempt.id, LATE_CHECKS - 1)
     await gateway.beat("silent")
     await gateway.cluster.execution.republish_stray_attempts()
     await watch(gateway, "silent", attempt.id, 1)
@@ -363,7 +363,7 @@ async def test_run_that_waits_in_a_full_daemon_has_more_time(gateway: OneGateway
     await gateway.claim("full", await gateway.messages.next())
     await watch(gateway, "full", attempt.id, waiting=1)
     assert (gateway.messages.none(), await whys(gateway)) == (True, {"full": FULL, "works": ""})
-    await let_pass(gateway, FULL_S)
+    await let_pass(gateway, MIN_SILENT_AGE_FULL_NODE_S)
     await watch(gateway, "full", attempt.id, waiting=1)
     await gateway.finish_all("works", 1)
 
@@ -390,7 +390,7 @@ async def test_node_that_says_whenever_it_has_a_run_that_it_is_full_is_drained(g
         attempt = await gateway.submit(f"# {number}\n", peer=Peer(uid=tenant, gid=tenant, pid=1))
         await gateway.claim("captured", await gateway.messages.next())
         clock.seconds += 60
-        await let_pass(gateway, FULL_S)
+        await let_pass(gateway, MIN_SILENT_AGE_FULL_NODE_S)
         await watch(gateway, "captured", attempt.id, waiting=1)
         await gateway.finish_all("works", 1)
     assert (await whys(gateway))["captured"] == FAILING
@@ -415,8 +415,8 @@ async def test_overdue_runs_count_once_unless_the_node_kept_each(
     await gateway.beat("busy", runs=attempts, waiting=waiting)
     await let_pass(gateway, 600)
     for attempt_id in attempts:
-        gateway.cluster.execution._flights[attempt_id].began -= passed_s
-    for _ in range(LATE_LOOKS):
+        gateway.cluster.execution._pending_attempts[attempt_id].began -= passed_s
+    for _ in range(LATE_CHECKS):
         await gateway.cluster.execution.republish_stray_attempts()
     await gateway.finish_all("works", MOST_OVERDUE)
     assert (await whys(gateway))["busy"] == why

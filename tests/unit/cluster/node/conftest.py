@@ -15,7 +15,7 @@ from support.cluster.stub_daemon import StubDaemon
 from support.cluster.stub_gateway import Known, StubGateway
 from support.cluster.unix_http import serving
 
-QUICK = RetryDelays(again_s=(0.01,), daemon_away_s=0.05)
+QUICK = RetryDelays(retry_delays_s=(0.01,), daemon_away_s=0.05)
 
 
 class NodeParts:

@@ -236,7 +236,7 @@ def test_run_that_waits_in_the_daemon_is_counted_until_it_runs(
 def test_run_that_the_daemon_has_no_place_for_is_counted_as_waiting(parts: NodeParts) -> None:
     attempt_id, known = parts.attempt()
     parts.daemon.full = True
-    runner = parts.build_runner(RetryDelays(again_s=(0.01,), daemon_away_s=60))
+    runner = parts.build_runner(RetryDelays(retry_delays_s=(0.01,), daemon_away_s=60))
     thread = threading.Thread(target=runner.run, args=(attempt_id, TICKET))
     thread.start()
     while not runner.count_waiting() and thread.is_alive():

@@ -164,4 +164,4 @@ def test_ids_are_counted_for_the_runtime_as_in_the_namespace_that_it_is_root_of(
 ) -> None:
     users = replace(place, first_uid=100_006, less=99_999)
     mapped = [(each["hostID"], each["size"]) for each in build_id_mappings(users)]
-    assert (mapped, users.program_uid) == ([(7, 1), (8, 1)], 100_007)
+    assert (mapped, users.first_process_uid) == ([(7, 1), (8, 1)], 100_007)

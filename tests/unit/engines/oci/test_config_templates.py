@@ -13,7 +13,7 @@ import pytest
 from assayd.engines.oci import template
 from assayd.engines.oci.config import (
     CAPABILITIES,
-    CHILDREN,
+    MAX_CHILDREN,
     ContainerHostConfig,
     build_clone_request,
     build_configuration,
@@ -35,7 +35,7 @@ def own(spec: ContainerSpec) -> ContainerSpec:
 
 @pytest.fixture
 def templates_place(place: ContainerHostConfig) -> ContainerHostConfig:
-    return replace(place, arguments=RUNNER, children=CHILDREN)
+    return replace(place, arguments=RUNNER, children=MAX_CHILDREN)
 
 
 def test_template_differs_from_a_container_in_user_capabilities_mounts_and_calls_alone(

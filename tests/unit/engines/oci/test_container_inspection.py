@@ -58,7 +58,7 @@ GOOD = ProcessFacts(
     namespaces={"net": "net:[2]", "user": "user:[3]"},
     shared_namespaces=(),
     outside=(),
-    root_is_image=True,
+    is_root_image=True,
     masked=("/proc/interrupts", "/sys/firmware"),
 )
 
@@ -136,7 +136,7 @@ def test_container_that_was_asked_for_has_no_differences(
             replace(GOOD, outside=("/sys/fs/cgroup/pids/a",)),
             "control group /sys/fs/cgroup/pids/a doesn't contain",
         ),
-        (replace(GOOD, root_is_image=False), "the root is not the image's"),
+        (replace(GOOD, is_root_image=False), "the root is not the image's"),
         (replace(GOOD, routes=GOOD.routes + "eth0\t0\t0\n"), "the network has routes"),
         (replace(GOOD, uid_map="0 0 4294967295\n"), "uid_map doesn't map the requested ids"),
         (replace(GOOD, gid_map=MAP + "10002 5 1\n"), "gid_map doesn't map the requested ids"),

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.engines.oci.host import (
     HOST_IDS,
-    PER_BLOCK,
+    IDS_PER_BLOCK,
     DaemonUser,
     IdAllocator,
     IdRange,
@@ -123,7 +123,7 @@ def test_template_has_ids_one_after_the_other_and_leaves_gaps_to_containers(tmp_
 
 def test_two_engines_have_blocks_of_their_own(tmp_path: Path) -> None:
     one, other = IdAllocator(tmp_path), IdAllocator(tmp_path)
-    assert abs(one.allocate() - other.allocate()) >= PER_BLOCK
+    assert abs(one.allocate() - other.allocate()) >= IDS_PER_BLOCK
     one.close()
     other.close()
 
@@ -138,7 +138,7 @@ def test_block_of_an_engine_that_has_ended_is_used_again(tmp_path: Path) -> None
 
 
 def test_engine_without_a_block_is_refused(tmp_path: Path) -> None:
-    one, other = (IdAllocator(tmp_path, IdRange(first=100_000, count=PER_BLOCK + 1)) for _ in range(2))
+    one, other = (IdAllocator(tmp_path, IdRange(first=100_000, count=IDS_PER_BLOCK + 1)) for _ in range(2))
     one.allocate()
     with pytest.raises(EngineError) as caught:
         other.allocate()
@@ -148,10 +148,10 @@ def test_engine_without_a_block_is_refused(tmp_path: Path) -> None:
 
 def test_block_that_is_used_up_is_refused(tmp_path: Path) -> None:
     ranges = IdAllocator(tmp_path)
-    taken = {ranges.allocate() for _ in range(PER_BLOCK // 2)}
+    taken = {ranges.allocate() for _ in range(IDS_PER_BLOCK // 2)}
     with pytest.raises(EngineError, match="all 4096 user ids"):
         ranges.allocate()
-    assert max(taken) + 1 < HOST_IDS.first + PER_BLOCK
+    assert max(taken) + 1 < HOST_IDS.first + IDS_PER_BLOCK
     ranges.close()
 
 

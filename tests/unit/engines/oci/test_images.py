@@ -210,7 +210,7 @@ def test_file_that_an_image_lacks_is_refused(
     store.close()
 
 
-def image_of(folder: Path, name: str, contents: dict[str, str]) -> Path:
+def select_image(folder: Path, name: str, contents: dict[str, str]) -> Path:
     """Pack an image with this name and these files."""
     root, layer = folder / name / "root", folder / name / "layer.tar"
     for path, text in contents.items():
@@ -234,8 +234,8 @@ def image_of(folder: Path, name: str, contents: dict[str, str]) -> Path:
 
 
 def test_files_that_images_have_in_common_are_kept_once(tmp_path: Path, store: ImageStore) -> None:
-    first = store.get(store.load(image_of(tmp_path, "a", {"lib/x": "x" * 99, "own": "1"})).digest)
-    second = store.get(store.load(image_of(tmp_path, "b", {"lib/y": "x" * 99, "own": "22"})).digest)
+    first = store.get(store.load(select_image(tmp_path, "a", {"lib/x": "x" * 99, "own": "1"})).digest)
+    second = store.get(store.load(select_image(tmp_path, "b", {"lib/y": "x" * 99, "own": "22"})).digest)
 
     assert (first.root / "lib/x").samefile(second.root / "lib/y")
     assert (first.root / "run/tool").samefile(second.root / "run/tool")
@@ -246,9 +246,9 @@ def test_files_that_images_have_in_common_are_kept_once(tmp_path: Path, store: I
 
 
 def test_image_without_a_name_shares_nothing_in_the_list(tmp_path: Path, store: ImageStore) -> None:
-    first = store.load(image_of(tmp_path, "a", {"lib/x": "x" * 99})).digest
+    first = store.load(select_image(tmp_path, "a", {"lib/x": "x" * 99})).digest
     (tmp_path / "anew").mkdir()
-    store.load(image_of(tmp_path / "anew", "a", {"lib/x": "x" * 99, "more": "1"}))
+    store.load(select_image(tmp_path / "anew", "a", {"lib/x": "x" * 99, "more": "1"}))
 
     listed = {one.digest: one.shared_bytes for one in store.listed()}
 
@@ -260,7 +260,7 @@ def test_image_without_a_name_shares_nothing_in_the_list(tmp_path: Path, store: 
 def test_program_and_data_of_the_same_content_are_not_the_same_file(
     tmp_path: Path, store: ImageStore
 ) -> None:
-    image = store.get(store.load(image_of(tmp_path, "a", {"doc": "tool"})).digest)
+    image = store.get(store.load(select_image(tmp_path, "a", {"doc": "tool"})).digest)
 
     assert not (image.root / "doc").samefile(image.root / "run/tool")
     assert (image.root / "doc").stat().st_mode & 0o777 == 0o444
@@ -268,20 +268,20 @@ def test_program_and_data_of_the_same_content_are_not_the_same_file(
 
 
 def test_damaged_file_is_not_passed_on_to_another_image(tmp_path: Path, store: ImageStore) -> None:
-    first = store.get(store.load(image_of(tmp_path, "a", {"lib/x": "good"})).digest)
+    first = store.get(store.load(select_image(tmp_path, "a", {"lib/x": "good"})).digest)
     (first.root / "lib/x").chmod(0o644)
     (first.root / "lib/x").write_text("evil")
     (first.root / "lib/x").chmod(0o444)
 
-    second = store.get(store.load(image_of(tmp_path, "b", {"lib/x": "good", "b": ""})).digest)
+    second = store.get(store.load(select_image(tmp_path, "b", {"lib/x": "good", "b": ""})).digest)
 
     assert (second.root / "lib/x").read_text() == "good"
     store.close()
 
 
 def test_forgotten_image_goes_with_what_only_it_had(tmp_path: Path, store: ImageStore) -> None:
-    store.load(image_of(tmp_path, "a", {"lib/x": "x", "own": "1"}))
-    store.load(image_of(tmp_path, "b", {"lib/x": "x"}))
+    store.load(select_image(tmp_path, "a", {"lib/x": "x", "own": "1"}))
+    store.load(select_image(tmp_path, "b", {"lib/x": "x"}))
 
     store.forget("assayd/a")
     store.forget("assayd/a")
@@ -293,7 +293,7 @@ def test_forgotten_image_goes_with_what_only_it_had(tmp_path: Path, store: Image
 
 
 def test_image_that_another_engine_uses_is_not_forgotten(tmp_path: Path, store: ImageStore) -> None:
-    loaded = store.load(image_of(tmp_path, "a", {"x": "x"}))
+    loaded = store.load(select_image(tmp_path, "a", {"x": "x"}))
     other = ImageStore(tmp_path / "store")
     other.get(loaded.digest)
 

@@ -52,7 +52,7 @@ def test_dead_container_of_a_daemon_that_has_gone_is_swept_with_its_group(
     maker: ContainerFactory, record: Record
 ) -> None:
     maker.records.write(record)
-    maker._sweep_orphans()
+    maker._remove_orphans()
     assert left(record, maker) == (False, False)
 
 
@@ -61,7 +61,7 @@ def test_container_of_a_daemon_that_may_live_is_left_alone(
     maker: ContainerFactory, record: Record, daemon: str
 ) -> None:
     maker.records.write(replace(record, daemon=daemon))
-    maker._sweep_orphans()
+    maker._remove_orphans()
     assert left(record, maker) == (True, True)
 
 
@@ -70,14 +70,14 @@ def test_dead_container_of_an_earlier_version_is_swept_once_it_is_old(
 ) -> None:
     folder = maker.records.write(replace(record, daemon=""))
     os.utime(folder, (0, 0))
-    maker._sweep_orphans()
+    maker._remove_orphans()
     assert left(record, maker) == (False, False)
 
 
 def test_container_that_lives_is_left_to_its_daemons_reaper(maker: ContainerFactory, record: Record) -> None:
     maker.records.write(record)
     (Path(record.cgroups["memory"]) / "cgroup.procs").write_text(f"{os.getpid()}\n")
-    maker._sweep_orphans()
+    maker._remove_orphans()
     assert left(record, maker) == (True, True)
 
 
@@ -85,7 +85,7 @@ def test_container_whose_groups_cannot_be_seen_here_is_left_alone(
     maker: ContainerFactory, record: Record, tmp_path: Path
 ) -> None:
     maker.records.write(replace(record, cgroups={"memory": str(tmp_path / "elsewhere/memory/assayd-1")}))
-    maker._sweep_orphans()
+    maker._remove_orphans()
     assert maker.records.read(NAME) is not None
 
 

@@ -127,7 +127,7 @@ async def test_only_the_end_of_standard_error_is_kept() -> None:
 @pytest.fixture
 async def launcher(tmp_path: Path) -> AsyncIterator[LauncherProcess]:
     """Start the launcher without mounts, which would need root."""
-    made = await LauncherProcess.start(images=str(tmp_path), shown_at="", hugetlb="", timeout_s=20)
+    made = await LauncherProcess.start(images=str(tmp_path), image_mount_folder="", hugetlb="", timeout_s=20)
     yield made
     made.close()
 
@@ -228,7 +228,7 @@ async def test_launcher_that_dies_fails_what_waits_and_is_known_to_be_gone(
 async def test_launcher_that_cannot_mount_says_why(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="didn't start") as caught:
         await LauncherProcess.start(
-            images=str(tmp_path / "absent"), shown_at=str(tmp_path), hugetlb="", timeout_s=20
+            images=str(tmp_path / "absent"), image_mount_folder=str(tmp_path), hugetlb="", timeout_s=20
         )
     assert caught.value.code == "engine.launcher"
 

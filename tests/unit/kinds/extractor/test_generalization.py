@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from assayd.kinds.extractor.generalization import MOST_OF_FIRST, MOST_OF_SECOND, build_similar_paths
+from assayd.kinds.extractor.generalization import (
+    MAX_SIMILAR_TO_FIRST,
+    MAX_SIMILAR_TO_SECOND,
+    build_similar_paths,
+)
 
 PATH = "/data/CLIENT-ABC/2024/Q1/report.csv"
 
@@ -27,7 +31,7 @@ def test_numbers_keep_their_width_and_months_stay_months() -> None:
 def test_the_same_samples_give_the_same_paths_up_to_a_cap() -> None:
     samples = [f"/{'/'.join(f'a{n}b{n}' for n in range(40))}/{name}" for name in "pqr"]
     assert build_similar_paths(samples) == build_similar_paths(samples)
-    assert len(build_similar_paths(samples)) == MOST_OF_FIRST + MOST_OF_SECOND
+    assert len(build_similar_paths(samples)) == MAX_SIMILAR_TO_FIRST + MAX_SIMILAR_TO_SECOND
 
 
 def test_very_long_paths_are_left_alone() -> None:

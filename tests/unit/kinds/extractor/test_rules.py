@@ -3,7 +3,7 @@ import yaml
 
 from assayd.analysis.worker import run_stages
 from assayd.kinds.extractor.rules import (
-    FallbackRule,
+    FieldRule,
     RuleSet,
     Type,
     apply_rules,
@@ -21,9 +21,9 @@ LIMITS = Limits(timeout_s=60, unit_timeout_s=5, memory_bytes=100 * 2**20, max_pr
 PATH = "/data/CLIENT-ABC/2024/Q1/report.csv"
 RULES = RuleSet(
     extract={
-        "client_id": FallbackRule(source="segment(-4)", pattern="CLIENT-(.*)"),
-        "year": FallbackRule(source="segment(-3)", type=Type.INTEGER),
-        "quarter": FallbackRule(source="segment(-2)", pattern=r"Q(\d)", type=Type.INTEGER),
+        "client_id": FieldRule(source="segment(-4)", pattern="CLIENT-(.*)"),
+        "year": FieldRule(source="segment(-3)", type=Type.INTEGER),
+        "quarter": FieldRule(source="segment(-2)", pattern=r"Q(\d)", type=Type.INTEGER),
     },
     notes={"start_month": "NOTE: computed"},
 )
@@ -55,7 +55,7 @@ def test_rules_are_yaml_that_any_library_reads() -> None:
 
 def test_text_of_a_stranger_stays_text() -> None:
     name = "x: !!python/object/apply:os.system [id]\n# \x1b[2J"
-    hostile = RuleSet(extract={name: FallbackRule(source="segment(-1)")})
+    hostile = RuleSet(extract={name: FieldRule(source="segment(-1)")})
     text = render_rules(hostile)
     assert text.isascii()
     assert "\x1b" not in text

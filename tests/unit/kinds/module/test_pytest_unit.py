@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.kinds.module.expected_tests import ExpectedTests
-from assayd.kinds.module.pytest_unit import TestedFile, judge_tests, no_tests_ran_finding
+from assayd.kinds.module.pytest_unit import TestedFile, build_no_tests_ran_finding, judge_tests
 from assayd.model.finding import has_errors
 from assayd.model.report import CaseStatus
 from assayd.model.run import Cause, PolicyEvent, ResourceUsage, RunOutcome, UnitEndReason, UnitResult
@@ -309,10 +309,10 @@ def test_unit_that_never_started_has_skipped_cases() -> None:
 
 
 def test_nothing_that_ran_is_told_apart_from_all_that_was_skipped() -> None:
-    assert no_tests_ran_finding([], [FILE]).rule == "tests.none_ran"
+    assert build_no_tests_ran_finding([], [FILE]).rule == "tests.none_ran"
     lines = (collected(A), started(A), ended(A, "skipped", reason="no network"))
     tested = judge(unit(body(*lines)), ExpectedTests(certain=("test_a",)))
-    found = no_tests_ran_finding(tested.cases, [FILE])
+    found = build_no_tests_ran_finding(tested.cases, [FILE])
     assert (found.rule, "no network" in found.message) == ("tests.all_skipped", True)
 
 

@@ -12,7 +12,7 @@ from assayd.model.finding import Finding, Severity
 from assayd_chains.providers.rules import apply_edits
 from assayd_pipeline.shell import parse_script
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell.slips import load_mistakes
+from assayd_pipeline.shell.slips import load_mistake_table
 from assayd_pipeline.worker import lint_shell
 
 TEXT = "if [ -s x ] then\n  ls\nfi\n"
@@ -120,7 +120,7 @@ def test_without_shellcheck_the_parser_explains() -> None:
 
 
 def test_every_entry_of_the_table_compiles_and_formats() -> None:
-    for slip in load_mistakes():
+    for slip in load_mistake_table():
         groups = [""] * (re.compile(slip.find).groups + 3)
         values = {"word": "x", "line": 1, "op": "gt"}
         assert slip.message.format(*groups, **values)

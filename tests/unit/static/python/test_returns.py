@@ -9,7 +9,7 @@ import pytest
 
 from assayd.model.finding import Severity
 from assayd.static.python.returns import build_return_edit, check_returns
-from assayd.static.python.safe_fixes import TRIED_CHARS
+from assayd.static.python.safe_fixes import MAX_TRIED_CHARS
 from assayd.static.python.source import parse_source
 from support.slowness import SLOWER_BY
 
@@ -152,7 +152,7 @@ def test_many_functions_of_which_one_is_bound_again_are_read_in_little_time() ->
     assert finding.message.startswith("f1() ends without return")
 
 
-@pytest.mark.parametrize(("chars", "edits"), [(0, 5), (TRIED_CHARS // 2, 1), (TRIED_CHARS + 1, 1)])
+@pytest.mark.parametrize(("chars", "edits"), [(0, 5), (MAX_TRIED_CHARS // 2, 1), (MAX_TRIED_CHARS + 1, 1)])
 def test_edits_are_checked_as_long_as_the_source_is_short(chars: int, edits: int) -> None:
     functions = "".join(f"def f{n}(x):\n    y = x\n    y\n" for n in range(5))
     source = parse_source(f"{functions}z = f0(1) + f1(1)\n#{'-' * chars}\n")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.static.python.safe_fixes import TRIED_CHARS, build_edit
+from assayd.static.python.safe_fixes import MAX_TRIED_CHARS, build_edit
 from assayd.static.python.source import parse_source
 from assayd_chains.providers.rules import apply_edits
 
@@ -43,8 +43,8 @@ DOUBTFUL = [
     ("x = foo(a  b)\n", "an operator stood between the blanks"),
     ("x = [\n    (1, 2)\n    (3, 4)[0],\n]\n" + "if x\n", "two things are wrong"),
     ("```python\nx = 1\n```\n```python\ny = 1\n```\n", "which of the blocks"),
-    ("x = int(s\n" + "# a b c\n" * (TRIED_CHARS // 30), "too many places to look at all"),
-    ("x = f([1, 2)\n#" + "-" * (TRIED_CHARS // 4), "too long to compile with the second change"),
+    ("x = int(s\n" + "# a b c\n" * (MAX_TRIED_CHARS // 30), "too many places to look at all"),
+    ("x = f([1, 2)\n#" + "-" * (MAX_TRIED_CHARS // 4), "too long to compile with the second change"),
 ]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assayd.model.finding import Severity
 from assayd.static.python import syntax
-from assayd.static.python.safe_fixes import TRIED_CHARS
+from assayd.static.python.safe_fixes import MAX_TRIED_CHARS
 from assayd.static.python.source import RULES, parse_source
 from support.slowness import SLOWER_BY
 
@@ -241,7 +241,7 @@ def test_spelling_compiles_a_bounded_number_of_candidates(
     monkeypatch.setattr(syntax, "parse_or_none", note)
     monkeypatch.setattr(syntax, "fails_after_line", note)
     line = "fro fo in iff whille x y z\n"
-    text = f"#{'-' * (int(TRIED_CHARS / copies) - len(line) - 2)}\n{line}"
+    text = f"#{'-' * (int(MAX_TRIED_CHARS / copies) - len(line) - 2)}\n{line}"
     syntax.explain_misspelling(SyntaxError("invalid syntax", ("a.py", 2, 1, line)), text)
 
     assert len(tried) == most

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.analysis.worker import examine
-from assayd.kinds.module import trial as module_trial
+from assayd.kinds.module import mutants_trial
 from assayd.kinds.module.mutants import Mutant
 from assayd.kinds.module.validator import ModulePayload, PreparedModule, validator
 from assayd.model.finding import Finding, Severity
@@ -183,7 +183,7 @@ def test_each_changed_text_is_held_once_for_all_files_of_tests(policy: Execution
 def test_changes_beyond_the_bytes_of_a_trial_do_not_count(
     policy: ExecutionPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module_trial, "_MAX_BYTES", 5 * len(ADAPTER))
+    monkeypatch.setattr(mutants_trial, "_MAX_BYTES", 5 * len(ADAPTER))
     spec, payload = _plan_of_two_files(policy)
     assert len(spec.units) == 4
 

@@ -17,7 +17,7 @@ from assayd.settings import iter_documented_settings
 from assayd_client.cli.app import app
 from assayd_cluster.settings import NODE_PREFIX, NodeSettings
 
-PAGES = runpy.run_path(str(Path(__file__).resolve().parents[3] / "deploy/pages.py"))
+PAGES = runpy.run_path(str(Path(__file__).resolve().parents[3] / "deploy/manual_pages.py"))
 CLIENT: str = PAGES["client_page"]()
 DAEMON: str = PAGES["daemon_page"]()
 GATEWAY: str = PAGES["gateway_page"]()

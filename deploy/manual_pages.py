@@ -1,7 +1,7 @@
 """Writes the manual pages of all programs and the shell completions, from what `--help` shows.
 
-    python deploy/pages.py man FOLDER           assay.1, assayd.8, assayd-gateway.8, assayd-node.8
-    python deploy/pages.py completions FOLDER   assay (bash), _assay (zsh), assay.fish
+    python deploy/manual_pages.py man FOLDER           assay.1, assayd.8, assayd-gateway.8, assayd-node.8
+    python deploy/manual_pages.py completions FOLDER   assay (bash), _assay (zsh), assay.fish
 
 Run it with the Python that assayd is installed in. The same source gives the same bytes.
 """

@@ -30,9 +30,9 @@ RULES = (
         help="Bad: assert result. Good: assert result == {…}. Runs if a profile sets quality.mutants.",
     ),
 )
-_ENOUGH = 0.5
+_MIN_DETECTED_SHARE = 0.5
 """Share of detected changes from which the finding is informational."""
-_MORE_TIME, _MIN_S = 5, 2.0
+_TIME_FACTOR, _MIN_S = 5, 2.0
 """Limits of a change's processor time: a multiple of the time without the change, and a minimum in
 seconds.
 """
@@ -56,7 +56,7 @@ def plan_trial(
         replace(
             unit,
             arguments={name: unit.arguments[name] for name in ("modules", "test")} | {"first_failure": True},
-            deadline_s=min(unit.deadline_s, _MIN_S + _MORE_TIME * tests[unit.name].usage.cpu_s),
+            deadline_s=min(unit.deadline_s, _MIN_S + _TIME_FACTOR * tests[unit.name].usage.cpu_s),
         )
         for unit in spec.units
         if unit.name in tests
@@ -111,7 +111,7 @@ def _mutants_finding(
     noticed, text = count - len(unnoticed), payload.files[adapter]
     unnoticed = sorted(unnoticed, key=lambda one: one.start)
     line = unnoticed[0].line if unnoticed else None
-    severity = Severity.INFO if noticed >= _ENOUGH * count else Severity.WARNING
+    severity = Severity.INFO if noticed >= _MIN_DETECTED_SHARE * count else Severity.WARNING
     told = [f"line {one.line}: {_format_code(one.now)} for {_format_code(one.was)}" for one in unnoticed]
     if left:
         told.append(f"{left} more changes weren't tried")
