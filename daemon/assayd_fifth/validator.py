@@ -300,7 +300,7 @@ class FifthKind(Kind[FifthPayload]):
         headline = "The program failed when it ran:" if ran else "The program isn't valid Fifth:"
         return build_retry_context(findings, headline=headline, reminders=reminders)
 
-    def code_of(self, answer: str) -> str:
+    def get_code(self, answer: str) -> str:
         """Return the program in an answer, without the text around it."""
         return extract_bare_program(answer)
 

@@ -293,7 +293,7 @@ class PipelineKind(Kind[PipelinePayload]):
             findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
         )
 
-    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+    def list_requirements(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the instructions for steps, with the operations that the policy allows."""
         return instructions(None if policy is None else usual(policy))
 

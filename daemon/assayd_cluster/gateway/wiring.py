@@ -87,16 +87,16 @@ class Gateway:
     parts: Assembly
     cluster: ClusterParts
 
-    async def continue_adopted_work(self, estate: AdoptedWork) -> None:
+    async def continue_adopted_work(self, adopted_work: AdoptedWork) -> None:
         """Continue the work that this gateway has taken over from dead gateways."""
-        found = await self.parts.basics.jobs.get_many(estate.attempts)
+        found = await self.parts.basics.jobs.get_many(adopted_work.attempts)
         unfinished = sorted(
             (attempt for attempt in found.values() if not self.cluster.execution.is_pending_here(attempt.id)),
             key=lambda attempt: (attempt.created_at, attempt.id),
         )
         self.cluster.metrics.inherited.inc(len(unfinished))
         await self.parts.admission.recover(unfinished, renumbered=False)
-        of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in WorkKind}
+        of = {kind: {subject for name, subject in adopted_work.driven if name == kind} for kind in WorkKind}
         await self.parts.batches.recover(unfinished, of[WorkKind.BATCH])
         await self.parts.chains.recover_unfinished(of[WorkKind.REPAIR] | of[WorkKind.GENERATION])
         await self.parts.workflows.recover_unfinished(of[WorkKind.WORKFLOW])

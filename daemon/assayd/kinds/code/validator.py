@@ -235,13 +235,13 @@ class CodeKind(Kind[CodePayload, PreparedCode]):
         """Judge the end of each run, and then the results."""
         return judge_runs(payload, result)
 
-    def code_of(self, answer: str) -> str:
+    def get_code(self, answer: str) -> str:
         """Return the Python code of an answer."""
         return model_answer.extract_code(answer).text
 
     def passage(self, payload: CodePayload) -> SourcePart:
         """Return the code extracted from the answer."""
-        return SourcePart(name="code", language="python", text=self.code_of(payload.code))
+        return SourcePart(name="code", language="python", text=self.get_code(payload.code))
 
     def surroundings(self, payload: CodePayload) -> Sequence[PromptContext]:
         """Return the inputs with their values, and the cases."""

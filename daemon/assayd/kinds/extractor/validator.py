@@ -205,7 +205,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
     example = EXAMPLE
     generation_context = ExtractorContext
 
-    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+    def list_requirements(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a model. Under a report-only profile, omit the refused names."""
         refused = () if policy is not None and policy.reports_only else (_REFUSED,)
         return (*self.reminders, *refused, *describe_permissions(policy, offer=self.offer))
@@ -274,7 +274,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
         """Return whether the code was applied to `paths`, because this mode skips quality rules."""
         return bool(payload.paths)
 
-    def code_of(self, answer: str) -> str:
+    def get_code(self, answer: str) -> str:
         """Return the Python code or the rules of an answer."""
         return extract_rules_text(answer) or model_answer.extract_code(answer).text
 

@@ -273,7 +273,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         tests = _match_test_units(payload, result)
         return {"sandbox": mutants_trial.judge_trial(payload, _get_adapter_file(payload), tests, trial)}
 
-    def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
+    def list_requirements(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a module, and the policy's permissions for its files."""
         return build_instructions(policy)
 

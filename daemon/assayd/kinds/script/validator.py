@@ -424,7 +424,7 @@ class ScriptKind(Kind[ScriptPayload]):
         """Judge how the program ended, and then its output files."""
         return judge_runs(payload, result)
 
-    def code_of(self, answer: str) -> str:
+    def get_code(self, answer: str) -> str:
         """Return the Python code of an answer."""
         return model_answer.extract_code(answer).text
 
@@ -457,7 +457,7 @@ class ScriptKind(Kind[ScriptPayload]):
         """Return the payload with a new text for the code, or for the file that the program runs."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         if payload.code is not None:
-            return {**document, "code": self.code_of(code)}
+            return {**document, "code": self.get_code(code)}
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
     def normalize_text(self, payload: ScriptPayload) -> bytes:

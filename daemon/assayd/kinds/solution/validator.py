@@ -154,13 +154,13 @@ class SolutionKind(Kind[SolutionPayload, PreparedSolution]):
             return "separated"
         return "trusted: objects of the solution compare themselves (trust_objects)"
 
-    def code_of(self, answer: str) -> str:
+    def get_code(self, answer: str) -> str:
         """Return the Python code of an answer."""
         return model_answer.extract_code(answer).text
 
     def passage(self, payload: SolutionPayload) -> SourcePart:
         """Return the code extracted from the answer."""
-        return SourcePart(name="code", language="python", text=self.code_of(payload.code))
+        return SourcePart(name="code", language="python", text=self.get_code(payload.code))
 
     def surroundings(self, payload: SolutionPayload) -> Sequence[PromptContext]:
         """Return the entry point, the context, and the tests if the request reveals them."""
