@@ -130,7 +130,7 @@ def _iter_step_latencies(seen: SampleSpan) -> Iterator[tuple[str, str, str]]:
 def fill_missing_buckets(
     summary: Document, until: datetime, period_s: int
 ) -> list[tuple[str, dict[str, int]]]:
-    """Return the buckets of the last `period_s` seconds, in order. Buckets without attempts have no counts."""
+    """Return the buckets of the last `period_s` seconds. Buckets without attempts have no counts."""
     step_s = summary["bucket_s"]
     known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}
     last = int(until.timestamp()) // step_s * step_s
