@@ -1,4 +1,4 @@
-# expect: exited_nonzero error=ValueError
+# expect: exited_nonzero error=ValueError | run: deadline_s=12
 import types
 
 
