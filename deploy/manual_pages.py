@@ -34,12 +34,12 @@ EXITS = (
     (options.VALIDATED, "Done; the attempt, or every item of the batch, is validated."),
     (options.FAILED, "The submitted code, or some items of the batch, failed. A check found a fault."),
     (options.REFUSED, "Wrong usage, or the daemon refused the request."),
-    (options.TROUBLE, "An internal error: the code wasn't judged."),
+    (options.EXIT_ERROR, "An internal error: the code wasn't judged."),
     (options.UNREACHABLE, "The daemon doesn't answer."),
     (options.CANCELLED, "The attempt was cancelled."),
     (options.UNSIGNED, "`assay verify` found no attestation."),
     (options.INTERRUPTED, "Interrupted by the keyboard, with nothing to cancel."),
-    (options.READER_GONE, "The reader of the output is gone, as after `| head`."),
+    (options.EXIT_BROKEN_PIPE, "The reader of the output is gone, as after `| head`."),
 )
 CLIENT_ENVIRONMENT = (
     ("ASSAY_SOCKET", "The daemon's socket, unless --socket names one."),

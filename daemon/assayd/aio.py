@@ -20,7 +20,7 @@ MAX_BACKOFF_S = 30.0
 MOST = 3.0
 """The factor by which the deadline's timeout can grow at most, because of uncounted time."""
 _TICK_S = 0.1
-_PUNCTUAL_S = 0.01
+_MAX_TICK_DELAY_S = 0.01
 
 
 class Deadline:
@@ -83,7 +83,7 @@ class Deadline:
     def _tick(self, due: float) -> None:
         """Check whether the deadline has expired. Ignore delays caused by a busy event loop."""
         late_s = self._loop.time() - due
-        self._late_s += late_s if late_s > _PUNCTUAL_S else 0.0
+        self._late_s += late_s if late_s > _MAX_TICK_DELAY_S else 0.0
         if self._loop.time() >= self._expires_at():
             self._timer = None
             self._expire_scopes()
@@ -142,7 +142,7 @@ def compute_tenacity_delay_s(state: RetryCallState) -> float:
 
 
 @asynccontextmanager
-async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+async def open_task_group() -> AsyncIterator[asyncio.TaskGroup]:
     """Yield a TaskGroup that raises the body's error unwrapped, once its tasks have ended.
 
     A bare TaskGroup would wrap the error in an exception group. The body must ensure that all tasks end.

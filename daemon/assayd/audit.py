@@ -37,10 +37,10 @@ file.
 """
 FOLDER = "audit"
 """The folder of the log, below the state directory."""
-_NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
-_LONGEST = 4096
-_MAX_ADDED = 2**20
-_LOCK_PAUSES_S = (0.001, 0.004, 0.02)
+_NAME_PATTERN = re.compile(r"audit-(\d{6,12})\.jsonl")
+_MAX_SUBJECT_CHARS = 4096
+_MAX_ADDED_BYTES = 2**20
+_LOCK_RETRY_DELAYS_S = (0.001, 0.004, 0.02)
 """Pauses between tries: a writer holds the lock for less than a millisecond."""
 
 
@@ -68,7 +68,7 @@ class AuditLog:
 
     def note(self, action: str, *, actor: dict[str, object], subject: str, **details: object) -> bool:
         """Append one line, and return whether it was written. Errors such as a full disk are only logged."""
-        entry = {"actor": actor, "action": action, "subject": subject[:_LONGEST], **details}
+        entry = {"actor": actor, "action": action, "subject": subject[:_MAX_SUBJECT_CHARS], **details}
         try:
             with self._hold_lock():
                 self._sync_with_other_writers()
@@ -105,7 +105,7 @@ class AuditLog:
             self._open_file(newest)
             return
         size = os.fstat(self._opened).st_size
-        most = max(0, min(size - self._written, _MAX_ADDED))
+        most = max(0, min(size - self._written, _MAX_ADDED_BYTES))
         for line in os.pread(self._opened, most, self._written).splitlines():
             if read_previous_digest(line) != self._last:
                 break
@@ -178,7 +178,7 @@ def _lock_folder(folder: int) -> None:
 
     Raises: BlockingIOError, if others still hold the lock after a short timeout.
     """
-    for pause_s in _LOCK_PAUSES_S:
+    for pause_s in _LOCK_RETRY_DELAYS_S:
         with suppress(BlockingIOError):
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
@@ -188,9 +188,11 @@ def _lock_folder(folder: int) -> None:
 
 def list_log_files(folder: Path) -> list[Path]:
     """Return the files of a log in chronological order."""
-    return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), key=_parse_file_number)
+    return sorted(
+        (file for file in folder.iterdir() if _NAME_PATTERN.fullmatch(file.name)), key=_parse_file_number
+    )
 
 
 def _parse_file_number(file: Path) -> int:
-    found = _NAME.fullmatch(file.name)
+    found = _NAME_PATTERN.fullmatch(file.name)
     return int(found[1]) if found else 0

@@ -102,7 +102,7 @@ class ByteBudget:
         if size <= LARGE_BYTES:
             yield
             return
-        async with self._throttled_turn(self._reading, uid):
+        async with self._hold_throttled_turn(self._reading, uid):
             try:
                 yield
             finally:
@@ -121,7 +121,7 @@ class ByteBudget:
                 isn't throttled again.
         """
         rested = size > LARGE_BYTES
-        turn = self._turn(self._parsing, uid) if rested else self._throttled_turn(self._parsing, uid)
+        turn = self._turn(self._parsing, uid) if rested else self._hold_throttled_turn(self._parsing, uid)
         async with turn:
             began = perf_counter()
             try:
@@ -153,7 +153,7 @@ class ByteBudget:
         return turns.hold(uid, "", str(next(self._numbers)))
 
     @asynccontextmanager
-    async def _throttled_turn(self, turns: FairSemaphore, uid: int) -> AsyncIterator[None]:
+    async def _hold_throttled_turn(self, turns: FairSemaphore, uid: int) -> AsyncIterator[None]:
         while True:
             await asyncio.sleep(self.pace.get_throttle_delay_s(uid))
             async with self._turn(turns, uid):

@@ -28,8 +28,8 @@ class IdSource(Protocol):
         ...
 
 
-_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
+_CROCKFORD_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_DIGIT_PAIRS = tuple(first + second for first in _CROCKFORD_ALPHABET for second in _CROCKFORD_ALPHABET)
 _RANDOM_BITS = 80
 
 
@@ -64,4 +64,4 @@ class UlidGenerator:
 
 def encode_crockford(value: int) -> str:
     """Return a 128-bit number as 26 characters in Crockford base32."""
-    return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
+    return "".join([_DIGIT_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])

@@ -35,7 +35,7 @@ import uvicorn
 import uvloop
 
 from assayd import __version__
-from assayd.aio import task_group
+from assayd.aio import open_task_group
 from assayd.api import ApiServer
 from assayd.errors import ConfigError
 from assayd.log import configure_logging
@@ -71,7 +71,7 @@ class Notifier:
     @asynccontextmanager
     async def send_heartbeats(self) -> AsyncIterator[None]:
         """Send heartbeats and the status at regular intervals until the end of the `with` block."""
-        async with task_group() as tasks:
+        async with open_task_group() as tasks:
             telling = tasks.create_task(self._send_periodically(), name="tell")
             try:
                 yield
@@ -117,7 +117,7 @@ def _compute_heartbeat_interval_s(environ: Mapping[str, str]) -> float:
     return min(int(allowed) / 2e6, USUALLY_S)
 
 
-DRAIN_S = 30.0
+DRAIN_TIMEOUT_S = 30.0
 SWITCH_S = 0.0005
 """The seconds after which a thread must release the interpreter if other threads wait for it. The event loop
 waits for the store's threads.
@@ -249,7 +249,7 @@ class Daemon:
         notifier: Notifier,
         *,
         recovers: bool = True,
-        drain_s: float = DRAIN_S,
+        drain_s: float = DRAIN_TIMEOUT_S,
         greeting: str = "",
     ) -> None:
         """Connect the parts.
@@ -267,7 +267,7 @@ class Daemon:
         self._notifier = notifier
         self._recovers = recovers
         self._drain_s = drain_s
-        notifier.status = self._status_line
+        notifier.status = self._build_status_line
         self._stop = asyncio.Event()
         self._stop_without_drain = asyncio.Event()
 
@@ -323,7 +323,7 @@ class Daemon:
         await self._parts.readiness.tried.wait()
         self._notifier.notify_ready()
 
-    def _status_line(self) -> str:
+    def _build_status_line(self) -> str:
         """Return the state of the daemon as one line: stopping, not serving (with the reason), or serving."""
         ready, problem = self._parts.acceptance.now()
         if self._stop.is_set():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-CUTOFF = 0.75
+MIN_SIMILARITY = 0.75
 """The minimum similarity of two names, from 0 to 1: one wrong letter of four passes.
 
 With a lower value, the names of existing modules would be treated as misspelled: `copyreg` for `copy`,
@@ -24,7 +24,7 @@ def find_close_names(name: str, known: Iterable[str], most: int = 1) -> list[str
     """Return up to `most` known names that are similar to a name, the most similar first."""
     if len(name) > MAX_CHARS:
         return []
-    return get_close_matches(name, known, n=most, cutoff=CUTOFF)
+    return get_close_matches(name, known, n=most, cutoff=MIN_SIMILARITY)
 
 
 def format_did_you_mean_hint(name: str, known: Iterable[str]) -> str:

@@ -180,11 +180,11 @@ MAX_THROTTLE_S = 1.0
 """The longest wait in seconds, regardless of the time used."""
 LOOK_S = 0.1
 """The seconds after which a throttled user is checked again, because other users may have become inactive."""
-MAX_SEEN = 64
+MAX_TRACKED_USERS = 64
 
 
 class UserThrottle:
-    """A throttle that records, for the last `MAX_SEEN` users, the last request and the end of the wait.
+    """A throttle that records the last request and the end of the wait of the last `MAX_TRACKED_USERS` users.
 
     Args:
         share: the share of the time that a user can use while other users make requests.
@@ -200,7 +200,7 @@ class UserThrottle:
     def note(self, user: Hashable) -> None:
         """Record a user's request, so that other users are throttled."""
         self._seen.pop(user, None)
-        if len(self._seen) >= MAX_SEEN:
+        if len(self._seen) >= MAX_TRACKED_USERS:
             del self._seen[next(iter(self._seen))]
         self._seen[user] = self._clock()
 
@@ -215,7 +215,7 @@ class UserThrottle:
             return
         now = self._clock()
         rests_until = max(self._throttled_until.pop(user, 0), now) + seconds * self._throttle_ratio
-        if len(self._throttled_until) >= MAX_SEEN:
+        if len(self._throttled_until) >= MAX_TRACKED_USERS:
             del self._throttled_until[next(iter(self._throttled_until))]
         self._throttled_until[user] = min(rests_until, now + MAX_THROTTLE_S)
 

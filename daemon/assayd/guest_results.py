@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from assayd.model.json_reader import JsonError, JsonLimits, parse_strictly
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import MESSAGE_CHARS, TRACEBACK_CHARS, shorten_text
+from assayd.model.text_limits import MAX_TRACEBACK_CHARS, MESSAGE_CHARS, shorten_text
 
 DEFAULT_LIMITS = JsonLimits(
     bytes=8 * 2**20, depth=80, containers=500_000, values=1_200_000, number_chars=1000, key_chars=4096
@@ -35,7 +35,7 @@ def decode_guest_json(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonV
 
 
 MAX_LINE = 10**7
-MAX_AGAIN = 50
+MAX_FURTHER_RESULTS = 50
 _NAME_CHARS = 200
 _MAX_VALUES = 5
 _VALUE_CHARS = 200
@@ -151,7 +151,7 @@ Record = (
 )
 
 
-def read_record(body: bytes) -> Record:
+def parse_guest_record(body: bytes) -> Record:
     """Parse one record.
 
     Raises: GuestJsonError, if the bytes aren't a record as defined by the protocol.
@@ -160,9 +160,9 @@ def read_record(body: bytes) -> Record:
     if not isinstance(fields, dict):
         raise GuestJsonError("the record is not an object")
     status = fields.get("status")
-    if not isinstance(status, str) or status not in _READERS:
+    if not isinstance(status, str) or status not in _PARSER_BY_STATUS:
         raise GuestJsonError("the record has no known status")
-    return _READERS[status](fields)
+    return _PARSER_BY_STATUS[status](fields)
 
 
 def _parse_returned(fields: Mapping[str, JsonValue]) -> ReturnedValue | BoundNames | CallResults:
@@ -175,7 +175,7 @@ def _parse_returned(fields: Mapping[str, JsonValue]) -> ReturnedValue | BoundNam
 
 def _parse_further_results(fields: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:
     again = fields.get("again", [])
-    if not isinstance(again, list) or len(again) > MAX_AGAIN:
+    if not isinstance(again, list) or len(again) > MAX_FURTHER_RESULTS:
         raise GuestJsonError("again is not a short list")
     return tuple(again)
 
@@ -217,7 +217,7 @@ def parse_raised_exception(fields: Mapping[str, JsonValue], phase: str) -> Raise
         error_type=_parse_text(fields, "error_type", _NAME_CHARS),
         message=_parse_text(fields, "message"),
         line=_read_position(fields, "line"),
-        traceback=_parse_text(fields, "traceback", TRACEBACK_CHARS),
+        traceback=_parse_text(fields, "traceback", MAX_TRACEBACK_CHARS),
         where=shorten_text(where, _NAME_CHARS) if isinstance(where, str) else None,
         phase=phase,
         file=shorten_text(file, _NAME_CHARS) if isinstance(file, str) else None,
@@ -251,7 +251,7 @@ def _parse_not_executed(fields: Mapping[str, JsonValue]) -> ExecFailure:
     )
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, JsonValue]], Record]] = {
+_PARSER_BY_STATUS: Mapping[str, Callable[[Mapping[str, JsonValue]], Record]] = {
     "returned": _parse_returned,
     "raised": _parse_raised,
     "not_compiled": _parse_not_compiled,

@@ -26,14 +26,23 @@ REQUEST_ID = "request_id"
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 """The priorities of syslog(3), which the journal reads from the start of a line (sd-daemon(3))."""
 
-_SHARED: tuple[Processor, ...] = (
+_BASE_PROCESSORS: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.processors.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
     structlog.processors.StackInfoRenderer(),
 )
 # Libraries that log every request or migration step at level info.
-_QUIET = ("alembic", "aiosqlite", "sqlalchemy", "docker", "urllib3", "uvicorn.access", "httpx", "httpcore")
+_QUIET_LOGGERS = (
+    "alembic",
+    "aiosqlite",
+    "sqlalchemy",
+    "docker",
+    "urllib3",
+    "uvicorn.access",
+    "httpx",
+    "httpcore",
+)
 
 
 def configure_logging(
@@ -53,18 +62,18 @@ def configure_logging(
     last = _prepend_priority(render) if is_journal(stream) else render
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_SHARED,
+            foreign_pre_chain=_BASE_PROCESSORS,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *prepare, last],
         )
     )
     logging.basicConfig(handlers=[handler], level=least, force=True)
-    for name in _QUIET:
+    for name in _QUIET_LOGGERS:
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
     # It warns of connections that it doesn't keep, which is harmless.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     # Our loggers bypass the library's records, which take twice as long per line.
     structlog.configure(
-        processors=[*_SHARED, *prepare, last],
+        processors=[*_BASE_PROCESSORS, *prepare, last],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _LossyStream(stream))),
         cache_logger_on_first_use=True,

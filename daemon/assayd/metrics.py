@@ -55,7 +55,7 @@ _EXECUTOR_METRICS = _GAUGES | {
     for name in ("engine_call_duration_seconds", "engine_errors", "egress_accesses", "egress_bytes")
 }
 """The metrics that executors send to the daemon, since only they know the values."""
-_MOST = "assayd_refill_seconds"
+_MAX_METRIC = "assayd_refill_seconds"
 """The metric of which the maximum is shown; of other metrics, the sum is shown."""
 
 
@@ -68,7 +68,7 @@ def combine_samples(*parts: Samples) -> dict[SampleKey, float]:
     for part in parts:
         for key, value in part.items():
             before = combined.get(key, 0.0)
-            combined[key] = max(before, value) if key[0] == _MOST else before + value
+            combined[key] = max(before, value) if key[0] == _MAX_METRIC else before + value
     return combined
 
 

@@ -10,7 +10,7 @@ from assayd.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parent
 # Name -> folder in a checkout. pyproject.toml maps the same three into the wheel as `_share/<name>`.
-_IN_CHECKOUT = {"images": "images", "policies": "policies", "seccomp": "deploy/seccomp"}
+_CHECKOUT_DIR_BY_NAME = {"images": "images", "policies": "policies", "seccomp": "deploy/seccomp"}
 
 
 def get_shared_data_path(name: str, *parts: str) -> Path:
@@ -23,7 +23,7 @@ def get_shared_data_path(name: str, *parts: str) -> Path:
     Raises:
         ConfigError: ``install.share_missing``, if the folder is in neither location.
     """
-    checkout = _PACKAGE.parents[1] / _IN_CHECKOUT[name]
+    checkout = _PACKAGE.parents[1] / _CHECKOUT_DIR_BY_NAME[name]
     for folder in (_PACKAGE / "_share" / name, checkout):
         if folder.is_dir():
             return folder.joinpath(*parts)

@@ -47,19 +47,19 @@ def disable_gc_during_imports() -> Iterator[None]:
 
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
-_MAPPED_FROM_BYTES = 2**20
+_MMAP_THRESHOLD_BYTES = 2**20
 """Blocks of at least this size are mapped separately, and returned to the system when they are freed. Once it
 is set, glibc no longer raises this threshold.
 """
-_ARENAS = 2
+_MAX_ARENAS = 2
 _LIBC = ctypes.CDLL(None)
 
 
 def configure_allocator() -> None:
     """Configure the allocator to keep little freed memory. Must be called before threads are started."""
     if hasattr(_LIBC, "mallopt"):
-        _LIBC.mallopt(_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
-        _LIBC.mallopt(_ARENA_MAX, _ARENAS)
+        _LIBC.mallopt(_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+        _LIBC.mallopt(_ARENA_MAX, _MAX_ARENAS)
 
 
 def release_free_memory() -> None:

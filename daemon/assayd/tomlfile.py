@@ -22,7 +22,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 Key = tuple[str, ...]
 
 # The tokens in a valid TOML text that can contain brackets or newlines, and those two.
-_TOKEN = re.compile(
+_TOKENS_PATTERN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}(?!")'
     r"|'''.*?'{3,5}(?!')"
     r'|"(?:\\.|[^"\\\n])*"'
@@ -30,8 +30,8 @@ _TOKEN = re.compile(
     r"|#[^\n]*|[\[\]{}]|\n",
     re.DOTALL,
 )
-_PART = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(\.?)""")
-_AT_LINE = re.compile(r"^(?P<text>.*) \(at line (?P<line>\d+), column \d+\)$")
+_PART_PATTERN = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(\.?)""")
+_AT_LINE_PATTERN = re.compile(r"^(?P<text>.*) \(at line (?P<line>\d+), column \d+\)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ def rephrase_message(message: str) -> str:
 def _split_statements(text: str) -> Iterator[tuple[int, str]]:
     """Yield each statement of a TOML text with the number of its first line."""
     start, line, begun, depth = 0, 1, 1, 0
-    for token in _TOKEN.finditer(text):
+    for token in _TOKENS_PATTERN.finditer(text):
         found = token.group()
         if found in {"[", "{"}:
             depth += 1
@@ -192,7 +192,7 @@ def _split_statements(text: str) -> Iterator[tuple[int, str]]:
 def _parse_key(statement: str) -> Key:
     parts: list[str] = []
     position = 0
-    while (match := _PART.match(statement, position)) is not None:
+    while (match := _PART_PATTERN.match(statement, position)) is not None:
         parts.append(next(group for group in match.groups()[:3] if group is not None))
         position = match.end()
         if not match.group(4):
@@ -201,7 +201,7 @@ def _parse_key(statement: str) -> Key:
 
 
 def _build_syntax_problem(path: Path, text: str) -> Problem:
-    match = _AT_LINE.match(text)
+    match = _AT_LINE_PATTERN.match(text)
     if match is None:
         return Problem(path=path, line=None, key="", message=f"isn't valid TOML: {text}")
     return Problem(path=path, line=int(match["line"]), key="", message=f"isn't valid TOML: {match['text']}")

@@ -30,7 +30,7 @@ import h11
 import structlog
 
 from assayd import __version__
-from assayd.aio import open_first_available, pause, task_group
+from assayd.aio import open_first_available, open_task_group, pause
 from assayd.clock import Clock
 from assayd.egress.decision import is_public
 from assayd.egress.resolver import NameLookup, Resolver
@@ -39,7 +39,7 @@ from assayd.errors import RequestError, StoreError
 from assayd.metrics import Metrics
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.hosts import WebhookMessage, WebhookUrl, parse_webhook_url
-from assayd.ports.driving import Leads, is_always_leader
+from assayd.ports.driving import IsLeader, is_always_leader
 from assayd.store.outbox import Outbox
 
 log = structlog.get_logger()
@@ -115,7 +115,7 @@ def build_signed_headers(key: bytes, message_id: str, body: bytes, at: datetime)
 MAX_RESPONSE_HEAD_BYTES = 16 * 2**10
 """The maximum size of a response's head, including preceding informational responses."""
 MAX_ADDRESSES = 4
-_READ_BYTES = 4096
+_READ_PIECE_BYTES = 4096
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -187,7 +187,7 @@ class WebhookClient:
         tls = await self._get_tls_context() if post.url.scheme == "https" else None
         connected = _open_connection(addresses[:MAX_ADDRESSES], post.url, tls, until=until)
         async with connected as (reader, writer):
-            return await _exchange(post, reader, writer)
+            return await _send_and_read(post, reader, writer)
 
     async def _get_tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -208,7 +208,7 @@ async def _open_connection(
         name = url.host if tls is not None else None
         try:
             return await asyncio.open_connection(
-                address, url.port, ssl=tls, server_hostname=name, limit=_READ_BYTES
+                address, url.port, ssl=tls, server_hostname=name, limit=_READ_PIECE_BYTES
             )
         except ssl.SSLError as problem:
             raise NotDeliveredError("tls") from problem
@@ -220,7 +220,9 @@ async def _open_connection(
         writer.transport.abort()
 
 
-async def _exchange(post: OutgoingMessage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+async def _send_and_read(
+    post: OutgoingMessage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> int:
     """Send the message and return the status code of the response.
 
     Raises: NotDeliveredError, if the response is missing or its head is too large.
@@ -244,7 +246,7 @@ async def _exchange(post: OutgoingMessage, reader: asyncio.StreamReader, writer:
         if isinstance(answer, h11.Response):
             return answer.status_code
         if answer is h11.NEED_DATA:
-            data = await reader.read(min(_READ_BYTES, left))
+            data = await reader.read(min(_READ_PIECE_BYTES, left))
             left -= len(data)
             if not data:
                 raise NotDeliveredError("no answer")
@@ -308,7 +310,7 @@ class WebhookSender:
         metrics: Metrics,
         added: asyncio.Event,
         limits: WebhookLimits,
-        leads: Leads = is_always_leader,
+        leads: IsLeader = is_always_leader,
     ) -> None:
         self._receivers = tuple(receivers)
         self._store = store
@@ -344,7 +346,7 @@ class WebhookSender:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Send messages while the body runs. Undelivered messages stay recorded when the body ends."""
-        async with task_group() as tasks:
+        async with open_task_group() as tasks:
             sending = tasks.create_task(self._send_loop(), name="webhooks")
             try:
                 yield

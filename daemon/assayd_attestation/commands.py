@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 keys_app = typer.Typer(help="Create and show the keys of signed verdicts.", no_args_is_help=True)
 
-NEEDS = "signed verdicts need the package {missing}; install it with: pip install cryptography"
+MISSING_MESSAGE = "signed verdicts need the package {missing}; install it with: pip install cryptography"
 KeyFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="Private key file; the public key is in FILE.pub.")
 ]
@@ -97,7 +97,7 @@ def show_keys(file: KeyFile) -> None:
     with _report_attestation_errors():
         from assayd_attestation import signatures
 
-        found = signatures.read_public(
+        found = signatures.read_public_keys(
             file if file.suffix == ".pub" else signatures.get_public_key_path(file)
         )
     for public in found:
@@ -121,7 +121,7 @@ def _report_attestation_errors() -> Iterator[None]:
     try:
         from assayd_attestation import signatures
     except ModuleNotFoundError as missing:
-        raise RequestError("usage", NEEDS.format(missing=missing.name)) from missing
+        raise RequestError("usage", MISSING_MESSAGE.format(missing=missing.name)) from missing
     try:
         yield
     except signatures.KeyFileError as error:
@@ -170,7 +170,7 @@ def add_attestation_problems(found: Sequence[InstalledModule], key: Path) -> lis
 def _load_key_file(key: Path) -> tuple[PublicKey, ...]:
     from assayd_attestation import signatures
 
-    return signatures.read_public(key)
+    return signatures.read_public_keys(key)
 
 
 def _parse_max_age(text: str | None) -> timedelta | None:

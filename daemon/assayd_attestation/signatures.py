@@ -31,8 +31,8 @@ _MAX_BYTES = 2**20
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 MAX_BYTES = 64 * 2**20
-_MOST_SIGNATURES = 16
-_LIMITS = JsonLimits(bytes=MAX_BYTES, depth=16, containers=1_000_000, values=4_000_000, number_chars=40)
+_MAX_SIGNATURES = 16
+_JSON_LIMITS = JsonLimits(bytes=MAX_BYTES, depth=16, containers=1_000_000, values=4_000_000, number_chars=40)
 VERDICT_TYPE = "urn:assayd:attestation:verdict:1"
 BATCH_TYPE = "urn:assayd:attestation:batch:1"
 
@@ -87,7 +87,7 @@ def rotate_key_pair(file: Path) -> PublicKey:
     """
     old = PublicKey(read_private_key(file).public_key())
     known = (
-        [each.pem for each in read_public(get_public_key_path(file))]
+        [each.pem for each in read_public_keys(get_public_key_path(file))]
         if get_public_key_path(file).exists()
         else []
     )
@@ -117,7 +117,7 @@ def read_private_key(file: Path) -> Ed25519PrivateKey:
     return key
 
 
-def read_public(file: Path) -> tuple[PublicKey, ...]:
+def read_public_keys(file: Path) -> tuple[PublicKey, ...]:
     """Read all public keys in a file. Raises: KeyFileError, also if the file doesn't contain any."""
     _, text = _read_file_with_mode(file)
     keys = []
@@ -218,7 +218,7 @@ def verify_envelope(text: bytes, keys: Sequence[PublicKey]) -> VerifiedEnvelope:
 
 
 def _find_signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -> PublicKey:
-    for each in signatures[:_MOST_SIGNATURES] if isinstance(signatures, list) else ():
+    for each in signatures[:_MAX_SIGNATURES] if isinstance(signatures, list) else ():
         signature = _decode_base64(each.get("sig") if isinstance(each, dict) else None, "sig")
         for key in keys:
             try:
@@ -232,7 +232,7 @@ def _find_signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -
 
 def _parse_json_object(text: bytes, what: str) -> Mapping[str, object]:
     try:
-        value = parse_strictly(text, _LIMITS)
+        value = parse_strictly(text, _JSON_LIMITS)
     except JsonError as error:
         raise EnvelopeError(f"{what} isn't valid JSON: {error}") from error
     if not isinstance(value, dict):

@@ -38,7 +38,7 @@ from assayd_attestation.signatures import (
     encode_pre_authentication,
 )
 
-_COOKIE = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
+_CODING_PATTERN = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def _is_decoded_as_utf8(text: str) -> bool:
     Python decodes a file in the encoding that one of the file's first two lines declares (PEP 263).
     """
     first = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n").split("\n", 4)[:4]
-    named = [match[1] for line in first if (match := _COOKIE.search(line))]
+    named = [match[1] for line in first if (match := _CODING_PATTERN.search(line))]
     return all(name.lower().replace("_", "-") in {"utf-8", "utf8"} for name in named)
 
 
@@ -154,7 +154,7 @@ def _hash_text(text: bytes) -> str:
 LARGE_BYTES = 2**20
 """The total size of a bundle's files above which the files are hashed in a thread."""
 _MAX_OUTPUT_BYTES = 4096
-_MOST_ERROR = 300
+_MAX_ERROR_CHARS = 300
 
 
 class Signer(Protocol):
@@ -205,7 +205,7 @@ class CommandSigner:
             signature = base64.b64decode(printed.strip(), validate=True)
             self._public.key.verify(signature, text)
         except (binascii.Error, ValueError, InvalidSignature) as error:
-            raise _failed_error("its output isn't a signature by attestation.command_key") from error
+            raise _build_failed_error("its output isn't a signature by attestation.command_key") from error
         return signature
 
     async def _run_command(self, text: bytes) -> bytes:
@@ -217,12 +217,12 @@ class CommandSigner:
                 stderr=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise _failed_error(f"{self._command[0]} can't be started: {error.strerror}") from error
+            raise _build_failed_error(f"{self._command[0]} can't be started: {error.strerror}") from error
         try:
             async with asyncio.timeout(self._timeout_s):
                 printed, said = await process.communicate(text)
         except TimeoutError as error:
-            raise _failed_error(
+            raise _build_failed_error(
                 f"{self._command[0]} has not answered within {self._timeout_s:g} s"
             ) from error
         finally:
@@ -230,8 +230,10 @@ class CommandSigner:
                 process.kill()
                 await process.wait()
         if process.returncode != 0 or len(printed) > _MAX_OUTPUT_BYTES:
-            reason = said.decode("utf-8", "replace").strip()[:_MOST_ERROR] or "no reason on standard error"
-            raise _failed_error(f"{self._command[0]} ended with {process.returncode}: {reason}")
+            reason = (
+                said.decode("utf-8", "replace").strip()[:_MAX_ERROR_CHARS] or "no reason on standard error"
+            )
+            raise _build_failed_error(f"{self._command[0]} ended with {process.returncode}: {reason}")
         return printed
 
 
@@ -269,5 +271,5 @@ class SigningAttester:
         return create_envelope(payload, key_id=self.signer.key_id, signature=signature)
 
 
-def _failed_error(reason: str) -> AssaydError:
+def _build_failed_error(reason: str) -> AssaydError:
     return AssaydError("attestation.failed", f"the verdict can't be signed: {reason}")

@@ -27,7 +27,7 @@ from assayd_attestation.signatures import (
 
 UNSIGNED_FILES = frozenset({ATTESTATION, "manifest.json"})
 """Files of a bundle that the attestation doesn't list: itself, and the manifest that contains its digest."""
-SUBMISSION = "submission"
+SUBMISSION_SUBJECT = "submission"
 """The name of the subject that represents the complete submission."""
 ATTESTATION_SUFFIX = ".attestation.json"
 PIECE_BYTES = 2**20
@@ -111,11 +111,11 @@ def verify_submission(
     digests = [
         _mapping_or_empty(each.get("digest")).get("sha256")
         for each in subjects
-        if each.get("name") == SUBMISSION
+        if each.get("name") == SUBMISSION_SUBJECT
     ]
     if input_digest not in digests:
         raise MismatchError("it is for another submission")
-    return _require_valid_verdict(opened, SUBMISSION, wanted, now)
+    return _require_valid_verdict(opened, SUBMISSION_SUBJECT, wanted, now)
 
 
 def _require_valid_verdict(

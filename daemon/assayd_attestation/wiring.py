@@ -28,5 +28,5 @@ def _build_signer(settings: AttestationSettings) -> Signer:
         raise signatures.KeyFileError(
             "attestation.command is set without attestation.command_key, its public key"
         )
-    newest, *_ = signatures.read_public(settings.command_key)
+    newest, *_ = signatures.read_public_keys(settings.command_key)
     return CommandSigner(settings.command, newest, settings.timeout_s)

@@ -23,7 +23,7 @@ from assayd_chains.model import Outcome
 
 MOST_CHAINS = 2_000
 """Maximum number of generations, and of repairs, to read, beginning with the newest."""
-_AT_ONCE = 500
+_MAX_IDS_PER_QUERY = 500
 """Maximum number of ids in one SQL statement."""
 _RANDOM_BITS = 80
 
@@ -157,7 +157,7 @@ def _map_broken_rules(connection: Connection, ids: Sequence[str]) -> Mapping[str
 
 def _chunk_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the ids in groups that are small enough for one SQL statement."""
-    return (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
+    return (ids[start : start + _MAX_IDS_PER_QUERY] for start in range(0, len(ids), _MAX_IDS_PER_QUERY))
 
 
 def _count_repair_outcome(count: AnswerCount, outcome: str, *, hinted: bool) -> None:

@@ -21,14 +21,14 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store.jobs import DatabaseJobStore
-from assayd_chains.documents import repair_document
+from assayd_chains.documents import to_repair_document
 from assayd_chains.model import Answer, Document, Outcome, Repair
 from assayd_chains.provider import ProviderStep
 from assayd_chains.store import DatabaseChainStore
 
 WAIT_S = 60.0
 """Seconds per wait for the scheduler, which is repeated until the chain's time limit."""
-UNKNOWN_S = 1.0
+FOREIGN_POLL_S = 1.0
 """Seconds between two checks of an attempt that another process runs."""
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
@@ -136,7 +136,7 @@ class DaemonAttempts:
                 read = await self._scheduler.budget.parse_in_turn(report, attempt.peer.uid, json.loads)
                 return FinishedSubmission(attempt=attempt, submission=submission, report=read or {})
             if ended is None:
-                await self._sleep(UNKNOWN_S)
+                await self._sleep(FOREIGN_POLL_S)
 
     async def submission(self, attempt_id: str) -> Document | None:
         """Return an attempt's submission, or None if the attempt isn't stored yet or was deleted."""
@@ -244,7 +244,9 @@ async def build_attachments(
     outcome = Outcome.VALIDATED if verdict is Verdict.VALIDATED else None
     repair = replace(mine[-1], fixes=(*before, replace(last, verdict=verdict)), outcome=outcome)
     diffs = await list_diffs(repair.attempt_id, repair.fixes, partial(load_stored_submission, jobs))
-    shown = {f"repair_{format_timestamp(attempt.created_at)}.json": canonical(repair_document(repair, diffs))}
+    shown = {
+        f"repair_{format_timestamp(attempt.created_at)}.json": canonical(to_repair_document(repair, diffs))
+    }
     return {**shown, **_build_answer_file(attempt, await store.step(repair.id, last.number, draft=False))}
 
 

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from assayd.aio import task_group
-from assayd.analysis.analyst import WorkerDied
+from assayd.aio import open_task_group
+from assayd.analysis.analyst import WorkerDiedError
 from assayd.clock import Clock, IdSource
 from assayd.documents import canonical, format_optional_time
 from assayd.errors import ProviderError, RequestError
@@ -28,7 +28,7 @@ from assayd.ports.driving import ELSEWHERE_S, WorkAssignment, WorkKind
 from assayd.ports.service import AttemptFix, AttemptRepair, WebhookGate
 from assayd_chains.answer_counts import AnswerCounts
 from assayd_chains.attempts import AttemptClient, list_diffs, submit_fallback_rules
-from assayd_chains.documents import generation_document, repair_document, validate_context
+from assayd_chains.documents import to_generation_document, to_repair_document, validate_context
 from assayd_chains.fitting import AnswerNotApplicableError
 from assayd_chains.loop import ChainRun, ChainRunner
 from assayd_chains.model import (
@@ -168,7 +168,7 @@ class Chains:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Chains]:
         """Run chains while the body runs. Unfinished chains then wait for the daemon's next run."""
-        async with task_group() as self._tasks:
+        async with open_task_group() as self._tasks:
             requested = self._tasks.create_task(self._start_requested(), name="repair-requests")
             try:
                 yield self
@@ -271,7 +271,7 @@ class Chains:
     async def _apply_edit(self, course: ChainRun, code: str) -> None:
         try:
             await self._loop.edit(course, code, "Edited by the user.")
-        except (AnswerNotApplicableError, WorkerDied) as problem:
+        except (AnswerNotApplicableError, WorkerDiedError) as problem:
             raise RequestError("invalid", f"the code can't be used: {problem}", field="code") from problem
 
     async def start_generation(self, terms: GenerationTerms, peer: Peer) -> Chain:
@@ -384,7 +384,9 @@ class Chains:
             ended = await self._loop.end(course, Outcome.CANCELLED, None)
         except Exception as problem:
             log.exception(
-                _BROKEN[_get_work_kind(course.chain)], **_log_context(course.chain), problem=str(problem)
+                _BROKEN_BY_KIND[_get_work_kind(course.chain)],
+                **_build_log_context(course.chain),
+                problem=str(problem),
             )
             ended = await self._record_internal_error(course, problem)
         finally:
@@ -406,7 +408,9 @@ class Chains:
             return await self._loop.end(course, Outcome.PROVIDER_FAILED, detail)
         except Exception as again:
             log.exception(
-                _NOT_ENDED[_get_work_kind(course.chain)], **_log_context(course.chain), problem=str(again)
+                _NOT_ENDED_BY_KIND[_get_work_kind(course.chain)],
+                **_build_log_context(course.chain),
+                problem=str(again),
             )
             return None
 
@@ -436,18 +440,18 @@ class Chains:
             return
         repair, last = chain.repair, chain.last_attempt_id
         alert = {
-            "repair": None if repair is None else repair_document(repair),
-            "generation": None if chain.words is None else generation_document(chain),
+            "repair": None if repair is None else to_repair_document(repair),
+            "generation": None if chain.words is None else to_generation_document(chain),
             "report": None if last is None else dict((await self._attempts.finished(last)).report),
         }
-        named = _log_context(chain) if repair is None else {"repair_id": repair.id}
+        named = _build_log_context(chain) if repair is None else {"repair_id": repair.id}
         what = WorkKind.GENERATION if repair is None else WorkKind.REPAIR
         try:
             await run(self._limits.on_exhausted, canonical(alert), timeout_s=ALERT_TIMEOUT_S, environment={})
         except ProviderError as problem:
-            log.error(_ALERT_FAILED[what], **named, problem=problem.message)
+            log.error(_ALERT_FAILED_BY_KIND[what], **named, problem=problem.message)
         else:
-            log.info(_ALERTED[what], **named)
+            log.info(_ALERTED_BY_KIND[what], **named)
 
     async def get_repair(self, repair_id: str) -> Repair | None:
         """Return a repair by its id, or None if it doesn't exist."""
@@ -577,13 +581,16 @@ class Chains:
         return None if chain is None else ChainView(chain=chain)
 
 
-_BROKEN = {WorkKind.REPAIR: "repair.broken", WorkKind.GENERATION: "generation.broken"}
-_ALERTED = {WorkKind.REPAIR: "repair.alerted", WorkKind.GENERATION: "generation.alerted"}
-_ALERT_FAILED = {WorkKind.REPAIR: "repair.alert_failed", WorkKind.GENERATION: "generation.alert_failed"}
-_NOT_ENDED = {WorkKind.REPAIR: "repair.not_ended", WorkKind.GENERATION: "generation.not_ended"}
+_BROKEN_BY_KIND = {WorkKind.REPAIR: "repair.broken", WorkKind.GENERATION: "generation.broken"}
+_ALERTED_BY_KIND = {WorkKind.REPAIR: "repair.alerted", WorkKind.GENERATION: "generation.alerted"}
+_ALERT_FAILED_BY_KIND = {
+    WorkKind.REPAIR: "repair.alert_failed",
+    WorkKind.GENERATION: "generation.alert_failed",
+}
+_NOT_ENDED_BY_KIND = {WorkKind.REPAIR: "repair.not_ended", WorkKind.GENERATION: "generation.not_ended"}
 
 
-def _log_context(chain: Chain) -> dict[str, str]:
+def _build_log_context(chain: Chain) -> dict[str, str]:
     return {"repair_id" if chain.words is None else "generation_id": chain.id}
 
 

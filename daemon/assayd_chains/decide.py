@@ -29,7 +29,7 @@ from assayd_chains.model import Answer, Chain, ChainRound, Outcome, Strategy
 TERMINAL_CAUSES = frozenset({Cause.POLICY_VIOLATION.value, Cause.INFRASTRUCTURE.value, Cause.CANCELLED.value})
 """Causes after which no fix is tried: a violated policy, an infrastructure error, or a cancellation."""
 
-STUCK_AFTER = 3
+MAX_EQUAL_FAILURES = 3
 """Number of consecutive equal failures that end a chain."""
 
 
@@ -69,7 +69,7 @@ def _choose_outcome(chain: Chain, now: datetime) -> Outcome | None:
         (Outcome.TIMEOUT, now >= chain.ends_at),
         (Outcome.QUESTION, current.last is not None and current.last.is_question),
         (Outcome.EXHAUSTED, len(current.answers) >= chain.max_attempts),
-        (Outcome.STUCK, _count_repeats(current.fingerprints) >= STUCK_AFTER),
+        (Outcome.STUCK, _count_repeats(current.fingerprints) >= MAX_EQUAL_FAILURES),
     )
     return next((outcome for outcome, holds in reasons if holds), None)
 
@@ -129,7 +129,7 @@ def _count_repeats(fingerprints: Sequence[str]) -> int:
 FIRST = 5
 """Number of findings, and of cases, in a fingerprint; later ones are often consequences of the first."""
 
-_VARYING = (
+_VARYING_PATTERNS = (
     (re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`"), "…"),
     (re.compile(r"(?<![\w.])(?:\.{0,2}/)[^\s:,;]+"), "/"),
     (re.compile(r"0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?"), "0"),
@@ -149,7 +149,7 @@ def compute_fingerprint(report: Mapping[str, object]) -> str:
 
 def remove_variable_parts(message: str) -> str:
     """Return a message without its variable parts: ``line 12: 'Q1' is bad`` -> ``line 0: … is bad``."""
-    for pattern, blank in _VARYING:
+    for pattern, blank in _VARYING_PATTERNS:
         message = pattern.sub(blank, message)
     return message.strip()
 

@@ -34,7 +34,7 @@ from assayd.model.records import LibraryEntry
 from assayd.store.outbox import build_message_row
 from assayd.store.tables import Values
 from assayd_chains.answer_counts import AnswerCount, AnswerCounts, Key
-from assayd_chains.model import TOKENS, UNUSABLE, Answer, Chain, Repair, sum_tokens
+from assayd_chains.model import TOKENS, UNUSABLE_CAUSE, Answer, Chain, Repair, sum_tokens
 from assayd_chains.provider import ProviderStep
 
 MAX_RULES = 20
@@ -62,7 +62,7 @@ def _to_week_document(key: Key, count: AnswerCount) -> AnswerWeekDocument:
     )
 
 
-def repair_document(
+def to_repair_document(
     repair: Repair, diffs: Sequence[str | None] = (), record: Mapping[str, str] = MappingProxyType({})
 ) -> RepairDocument:
     """Return the document of a repair.
@@ -88,11 +88,11 @@ def to_repair_event(number: int, repair: Repair, record: Mapping[str, str]) -> R
         id=str(number),
         kind="repair" if repair.outcome is None else "finished",
         at=format_time(repair.finished_at or repair.started_at),
-        body=repair_document(repair, record=record),
+        body=to_repair_document(repair, record=record),
     )
 
 
-def generation_document(
+def to_generation_document(
     chain: Chain,
     approved: Sequence[LibraryEntry] = (),
     *,
@@ -170,7 +170,7 @@ def _to_fix_document(answer: Answer, number: int, diff: str | None) -> FixDocume
         fix_reason=answer.reason,
         patched_code=answer.text,
         diff=diff,
-        cause=UNUSABLE if unusable else answer.cause,
+        cause=UNUSABLE_CAUSE if unusable else answer.cause,
         repaired_at=format_time(answer.asked_at),
         repair_successful=None if answer.verdict is None else answer.verdict == "validated",
         input_tokens=answer.usage.input_tokens,

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 
 from assayd.kinds.extractor.rules import (
-    PATTERN_CHARS,
+    MAX_PATTERN_CHARS,
     FieldRule,
     RuleSet,
     Type,
@@ -33,16 +33,16 @@ from assayd_chains.model import Outcome
 Known = Mapping[str, Mapping[str, object]]
 """The results of attempts, by path and field."""
 
-MOST_SEGMENTS = 12
+MAX_PATH_SEGMENTS = 12
 MOST_CHARS = 200
 """Maximum length of a segment to infer a pattern from."""
-_LETTERS = {
+_FIELD_BY_LETTER = {
     "q": "quarter", "w": "week", "m": "month", "d": "day", "y": "year", "v": "version", "h": "hour",
 }  # fmt: skip
-_NUMBERED = re.compile(r"([A-Za-z]+[-_.=]?)([0-9]+)")
-_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9]*[-_=])(.+)")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_LEFT = {"month": range(1, 13), "day": range(1, 32)}
+_NUMBERED_PATTERN = re.compile(r"([A-Za-z]+[-_.=]?)([0-9]+)")
+_NAMED_PATTERN = re.compile(r"([A-Za-z][A-Za-z0-9]*[-_=])(.+)")
+_DATE_PATTERN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_RANGE_BY_UNIT = {"month": range(1, 13), "day": range(1, 32)}
 
 COMPUTED = "NOTE: rules only copy parts of a path; this field was computed."
 NOT_FOUND = "NOTE: no part of the sample paths matches this field."
@@ -95,7 +95,7 @@ def _iter_candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
     depth = min((len(parts) for parts in split), default=0)
     left: str | None = None
     found: list[_Candidate] = []
-    for place in range(-min(depth, MOST_SEGMENTS), 0):
+    for place in range(-min(depth, MAX_PATH_SEGMENTS), 0):
         column = [parts[place] for parts in split]
         readable = all(len(one) <= MOST_CHARS for one in column)
         here = list(_iter_column_candidates(column, place, left)) if readable else []
@@ -111,15 +111,15 @@ def _iter_column_candidates(column: Sequence[str], place: int, left: str | None)
         yield from _iter_filename_candidates(column, source)
     elif all(re.fullmatch(r"(?:19|20)[0-9]{2}", one) for one in column):
         yield _Candidate(names=("year",), rule=FieldRule(source=source, type=Type.INTEGER))
-    elif all(_DATE.fullmatch(one) for one in column):
+    elif all(_DATE_PATTERN.fullmatch(one) for one in column):
         yield _Candidate(names=("date",), rule=FieldRule(source=source))
     elif all(one.isascii() and one.isdigit() for one in column):
         yield _build_number_candidate(column, source, left)
-    elif (prefix := _find_common_prefix(_NUMBERED, column)) is not None:
+    elif (prefix := _find_common_prefix(_NUMBERED_PATTERN, column)) is not None:
         word = prefix.rstrip("-_.=").lower()
         rule = FieldRule(source=source, pattern=rf"{plain(prefix)}(\d+)", type=Type.INTEGER)
-        yield _Candidate(names=(_LETTERS.get(word, word), word), rule=rule)
-    elif (prefix := _find_common_prefix(_NAMED, column)) is not None:
+        yield _Candidate(names=(_FIELD_BY_LETTER.get(word, word), word), rule=rule)
+    elif (prefix := _find_common_prefix(_NAMED_PATTERN, column)) is not None:
         rule = FieldRule(source=source, pattern=rf"{plain(prefix)}(.*)")
         yield _Candidate(names=(prefix[:-1].lower(),), rule=rule)
     elif len(set(column)) > 1:
@@ -132,7 +132,7 @@ def _build_number_candidate(column: Sequence[str], source: str, left: str | None
     Long numbers with leading zeros are treated as text.
     """
     name = {"year": "month", "month": "day"}.get(left or "")
-    if name is not None and all(len(one) <= 2 and int(one) in _LEFT[name] for one in column):
+    if name is not None and all(len(one) <= 2 and int(one) in _RANGE_BY_UNIT[name] for one in column):
         return _Candidate(names=(name,), rule=FieldRule(source=source, type=Type.INTEGER))
     kind = Type.STRING if any(one[0] == "0" and len(one) > 2 for one in column) else Type.INTEGER
     return _Candidate(names=("number", "id"), rule=FieldRule(source=source, type=kind))
@@ -185,11 +185,11 @@ def _iter_context_rules(values: Mapping[str, object]) -> Iterator[FieldRule]:
         return
     kind = Type.INTEGER if isinstance(value, int) else Type.STRING
     parts = split_path(path)
-    for place in range(-1, -min(len(parts), MOST_SEGMENTS) - 1, -1):
+    for place in range(-1, -min(len(parts), MAX_PATH_SEGMENTS) - 1, -1):
         before, found, after = parts[place].partition(str(value))
         if found:
             pattern = f"{plain(before)}(.*){plain(after)}" if before or after else None
-            if pattern is None or len(pattern) <= PATTERN_CHARS:
+            if pattern is None or len(pattern) <= MAX_PATTERN_CHARS:
                 yield FieldRule(source=f"segment({place})", pattern=pattern, type=kind)
 
 
@@ -202,8 +202,8 @@ Report = Mapping[str, object]
 
 MOST_SHOWN = 20
 """Maximum number of paths to show with the rules' results; the counts cover all paths."""
-_GIVEN_UP = frozenset({Outcome.EXHAUSTED, Outcome.STUCK})
-_NEVER = frozenset({Outcome.VALIDATED, Outcome.CANCELLED})
+_GIVE_UP_OUTCOMES = frozenset({Outcome.EXHAUSTED, Outcome.STUCK})
+_NO_OFFER_AFTER = frozenset({Outcome.VALIDATED, Outcome.CANCELLED})
 
 
 class OfferTrigger(StrEnum):
@@ -217,7 +217,7 @@ class OfferTrigger(StrEnum):
     """All fixes failed, and a field is computed, which is the most frequent cause of failures."""
 
 
-_REASONS = {
+_REASON_BY_TRIGGER = {
     OfferTrigger.SECURITY: "The policy refused every attempt. Rules need no code.",
     OfferTrigger.TIMEOUT: "The code exceeds its time limit. Rules need no code.",
     OfferTrigger.COMPUTED_FIELDS: "No fix worked. Rules can extract fields that aren't computed.",
@@ -236,14 +236,14 @@ def determine_offer_trigger(
     outcome: Outcome, tries: Sequence[EarlierAttempt], taken: ExtractedFields
 ) -> OfferTrigger | None:
     """Return the reason to offer rules, or None if no rules should be offered."""
-    if outcome in _NEVER or not tries:
+    if outcome in _NO_OFFER_AFTER or not tries:
         return None
     retried = len(tries) > 1 or outcome is Outcome.TERMINAL
     if retried and all(_violates_policy(one) for one in tries):
         return OfferTrigger.SECURITY
     if _has_timed_out(tries[-1]):
         return OfferTrigger.TIMEOUT
-    if outcome in _GIVEN_UP and any(field.computed for field in taken.fields):
+    if outcome in _GIVE_UP_OUTCOMES and any(field.computed for field in taken.fields):
         return OfferTrigger.COMPUTED_FIELDS
     return None
 
@@ -259,7 +259,7 @@ def build_fallback_offer(
     applied = [(path, *apply_rules(rules, path)) for path in taken.texts]
     return {
         "trigger": trigger.value,
-        "reason": _REASONS[trigger],
+        "reason": _REASON_BY_TRIGGER[trigger],
         "rules": text,
         "notes": dict(rules.notes),
         "applied": {

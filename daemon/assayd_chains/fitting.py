@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from assayd.analysis.analyst import Analyst, Flow, WorkerDied
+from assayd.analysis.analyst import Analyst, Flow, WorkerDiedError
 from assayd.analysis.messages import (
     FailedSubmission,
     GenerationBriefing,
@@ -51,11 +51,11 @@ from assayd_chains.provider import FixRequest
 
 log = structlog.get_logger()
 
-ERROR_CHARS = 4000
+MAX_STORED_CHARS = 4000
 """Maximum number of characters of a failure to store with each fix."""
-MOST_FINDINGS = 50
+MAX_SENT_FINDINGS = 50
 """Maximum number of a report's findings to send to a provider as data."""
-_ANSWERED = frozenset({"code", "files", "steps", "text", "manifest"})
+_ANSWER_FIELDS = frozenset({"code", "files", "steps", "text", "manifest"})
 """The fields of a payload that an answer may have supplied."""
 
 
@@ -108,7 +108,7 @@ class AnswerApplier:
         """Return the request for the next answer.
 
         Raises: AnswerNotApplicableError, if the submission has no text to fix; RequestError, if an attempt no
-        longer exists; WorkerDied, if an analysis worker died.
+        longer exists; WorkerDiedError, if an analysis worker died.
         """
         if chain.words is not None and strategy is Strategy.WRITE:
             return await self._build_generation_request(chain, chain.words)
@@ -161,7 +161,7 @@ class AnswerApplier:
             return None
         try:
             return await self._offer_fallback(kind, repair, outcome)
-        except (AssaydError, WorkerDied) as problem:
+        except (AssaydError, WorkerDiedError) as problem:
             # An attempt was removed meanwhile, its source is too much to read, or an internal error: the
             # repair has its outcome anyway.
             log.warning("repair.nothing_offered", repair_id=repair.id, problem=str(problem))
@@ -237,7 +237,7 @@ class AnswerApplier:
             intent=intent,
             findings=tuple(_iter_findings(subject.report)),
         )
-        error = truncate_middle(context.failure, ERROR_CHARS)
+        error = truncate_middle(context.failure, MAX_STORED_CHARS)
         return AnswerRequest(request=request, payload=subject.payload, flow=subject.attempt.flow, error=error)
 
     async def _describe_for_repair(self, subject: FinishedSubmission) -> RepairDescription:
@@ -286,13 +286,13 @@ def _get_queue_key(chain: Chain) -> Flow:
 
 def _iter_findings(report: Document) -> Iterator[Document]:
     found = report.get("findings")
-    listed = found[:MOST_FINDINGS] if isinstance(found, list) else []
+    listed = found[:MAX_SENT_FINDINGS] if isinstance(found, list) else []
     yield from (one for one in listed if isinstance(one, dict))
 
 
 def _extract_answer_text(payload: Document) -> str:
     """Return the part of a payload that answers supply, as text or, for several parts, as JSON."""
-    kept = {name: part for name, part in payload.items() if name in _ANSWERED}
+    kept = {name: part for name, part in payload.items() if name in _ANSWER_FIELDS}
     return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)
 
 

@@ -30,7 +30,7 @@ from tenacity import (
 )
 
 from assayd.aio import BroadcastEvent
-from assayd.analysis.analyst import WorkerDied
+from assayd.analysis.analyst import WorkerDiedError
 from assayd.clock import Clock, IdSource
 from assayd.errors import ProviderError, RequestError
 from assayd.model.prompting import Proposal
@@ -65,7 +65,7 @@ MOST_CHARS = 64 * 1024
 """Maximum number of characters of a streamed answer to show."""
 EVERY_S = 0.25
 """Minimum number of seconds between two notifications of followers."""
-_JITTER = wait_random_exponential(multiplier=1, max=20)
+_BACKOFF_WAIT = wait_random_exponential(multiplier=1, max=20)
 
 
 async def ask_provider(
@@ -129,7 +129,7 @@ def _compute_retry_delay_s(state: RetryCallState) -> float:
     """Return the seconds until the next call, as requested by the provider or growing exponentially."""
     problem = state.outcome.exception() if state.outcome is not None else None
     asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
-    return _JITTER(state) if asked_for is None else asked_for
+    return _BACKOFF_WAIT(state) if asked_for is None else asked_for
 
 
 def _log_failure(state: RetryCallState) -> None:
@@ -228,7 +228,7 @@ class ChainRunner:
         except ProviderError as problem:
             detail = f"{problem.code}: {problem.message}"
             stop = StopChain(outcome=Outcome.PROVIDER_FAILED, detail=detail)
-        except (RequestError, AnswerNotApplicableError, WorkerDied) as problem:
+        except (RequestError, AnswerNotApplicableError, WorkerDiedError) as problem:
             # The answer can't be submitted, e.g. because it is too large: no better than no answer.
             what = "answer" if course.chain.round.failure is None else "fix"
             stop = StopChain(outcome=Outcome.PROVIDER_FAILED, detail=f"the {what} can't be used: {problem}")
@@ -237,7 +237,8 @@ class ChainRunner:
     async def edit(self, course: ChainRun, code: str, reason: str) -> None:
         """Record a user's code as the first fix.
 
-        Raises: AnswerNotApplicableError, if the code doesn't fit; WorkerDied, if an analysis worker died.
+        Raises: AnswerNotApplicableError, if the code doesn't fit; WorkerDiedError, if an analysis worker
+        died.
         """
         await self._begin_repair(course)
         target = await self._answer_applier.target(course.chain, Strategy.FIX)

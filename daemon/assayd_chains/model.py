@@ -24,7 +24,7 @@ Document = Mapping[str, object]
 REPAIRED = "repaired"
 """The name of the outcome `VALIDATED` for repairs in documents, rows, metrics and logs."""
 
-UNUSABLE = "fix.unusable"
+UNUSABLE_CAUSE = "fix.unusable"
 """The cause with which a fix is shown and stored if it doesn't fit into the submission."""
 
 

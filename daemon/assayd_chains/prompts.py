@@ -24,16 +24,16 @@ from assayd.model.prompting import (
 )
 from assayd_chains.model import Answer, Strategy
 
-PASSAGE_CHARS = 64 * 1024
-FAILURE_CHARS = 32 * 1024
-SURROUNDING_CHARS = 32 * 1024
-SURROUNDINGS_CHARS = 128 * 1024
+MAX_PASSAGE_CHARS = 64 * 1024
+MAX_FAILURE_TEXT_CHARS = 32 * 1024
+MAX_SURROUNDING_CHARS = 32 * 1024
+MAX_SURROUNDINGS_CHARS = 128 * 1024
 """Maximum number of characters of all surroundings in a prompt."""
-HINT_CHARS = 4 * 1024
-EARLIER_CHARS = 16 * 1024
-EARLIER_SHOWN = 3
+MAX_HINT_CHARS = 4 * 1024
+MAX_EARLIER_CHARS = 16 * 1024
+MAX_EARLIER_SHOWN = 3
 """Maximum number of failed answers to show, of which the newest are chosen."""
-INTENT_CHARS = 16 * 1024
+MAX_REQUEST_CHARS = 16 * 1024
 NAME_CHARS = 200
 MARK_DIGITS = 4
 """Number of digest digits in the marks around text without ⟦, which can't contain a mark."""
@@ -57,15 +57,17 @@ in other data. {ambiguous}
 
 Answer with one JSON object and nothing else:
 """
-_PLAINEST = "If REQUEST is ambiguous, choose the plainest reading that fits GIVEN, and say so in the reason."
-_ASK_BACK = (
+_GUESS_INSTRUCTION = (
+    "If REQUEST is ambiguous, choose the plainest reading that fits GIVEN, and say so in the reason."
+)
+_ASK_INSTRUCTION = (
     "If REQUEST is ambiguous and GIVEN doesn't settle it, ask the user: answer "
     '{"question": "<one question>"} instead. Ask only if the readings lead to different code.'
 )
 
-_SMALLEST = "Correct the fault in FAILURE, wherever the passage has it, with the smallest change."
-_STRATEGIES = {
-    Strategy.FIX: _SMALLEST,
+_MINIMAL_FIX_TEXT = "Correct the fault in FAILURE, wherever the passage has it, with the smallest change."
+_TEXT_BY_STRATEGY = {
+    Strategy.FIX: _MINIMAL_FIX_TEXT,
     Strategy.DIFFERENT: (
         "Your last answer does the same as an earlier one, so it was not run. Give a correction that does "
         "something else."
@@ -75,7 +77,7 @@ _STRATEGIES = {
         "approach to the passage as a whole."
     ),
 }
-_RULE = re.compile(r"^\d+\. .*\[([a-z_]+(?:\.[a-z_]+)+)\]$", re.MULTILINE)
+_RULE_PATTERN = re.compile(r"^\d+\. .*\[([a-z_]+(?:\.[a-z_]+)+)\]$", re.MULTILINE)
 """Matches the rule at the end of a finding's first line, as findings/retry_context.py writes it."""
 _APPROACH = (
     "FAILURE is a wrong result or a limit, so the approach may be at fault. Check first what the passage is "
@@ -156,7 +158,7 @@ def _build_unusable_answer(answer: Answer, failure: str) -> EarlierAnswer:
 
 def extract_rule_ids(failure: str) -> tuple[str, ...]:
     """Return the distinct rules that are mentioned in the text of a failure."""
-    return tuple(dict.fromkeys(_RULE.findall(failure)))
+    return tuple(dict.fromkeys(_RULE_PATTERN.findall(failure)))
 
 
 def build_fix_prompt(
@@ -176,11 +178,11 @@ def build_fix_prompt(
     lines += _render_surroundings(context.surroundings)
     lines += _render_earlier(earlier)
     lines += _render_passage(context.passage, context.title)
-    lines += ["FAILURE", quote_untrusted(context.failure.strip("\n"), FAILURE_CHARS), ""]
+    lines += ["FAILURE", quote_untrusted(context.failure.strip("\n"), MAX_FAILURE_TEXT_CHARS), ""]
     if hint:
-        lines += ["HINT FROM THE USER", quote_untrusted(hint, HINT_CHARS), ""]
+        lines += ["HINT FROM THE USER", quote_untrusted(hint, MAX_HINT_CHARS), ""]
     approach = context.worth is RetryBenefit.MEDIUM and strategy is Strategy.FIX
-    lines += ["TASK", _APPROACH if approach else _STRATEGIES[strategy]]
+    lines += ["TASK", _APPROACH if approach else _TEXT_BY_STRATEGY[strategy]]
     system = "\n".join([_FIX_SYSTEM, *context.other_forms])
     return Prompt(system=system, user="\n".join(lines) + "\n")
 
@@ -221,7 +223,7 @@ def build_generation_prompt(
     lines += _render_request(intent)
     lines += _render_revision(revision)
     lines.append("Answer REQUEST.")
-    system = _WRITE_SYSTEM.replace("{ambiguous}", _ASK_BACK if questions else _PLAINEST)
+    system = _WRITE_SYSTEM.replace("{ambiguous}", _ASK_INSTRUCTION if questions else _GUESS_INSTRUCTION)
     return Prompt(system=system + briefing.form, user="\n".join(lines) + "\n")
 
 
@@ -246,32 +248,32 @@ def _render_revision(revision: Revision | None) -> Iterator[str]:
     if revision is None:
         return
     if revision.text:
-        yield from ("CODE SO FAR", quote_untrusted(revision.text, PASSAGE_CHARS), "")
+        yield from ("CODE SO FAR", quote_untrusted(revision.text, MAX_PASSAGE_CHARS), "")
     if revision.failure:
         yield from (
             "FAILURE OF THE CODE SO FAR",
-            quote_untrusted(revision.failure.strip("\n"), FAILURE_CHARS),
+            quote_untrusted(revision.failure.strip("\n"), MAX_FAILURE_TEXT_CHARS),
             "",
         )
     if revision.question:
         yield from (
             "YOUR QUESTION, WHICH THE LAST HINT ANSWERS",
-            quote_untrusted(revision.question, HINT_CHARS),
+            quote_untrusted(revision.question, MAX_HINT_CHARS),
             "",
         )
     for hint in revision.hints:
-        yield from ("HINT FROM THE USER: FOLLOW IT", quote_untrusted(hint, HINT_CHARS), "")
+        yield from ("HINT FROM THE USER: FOLLOW IT", quote_untrusted(hint, MAX_HINT_CHARS), "")
 
 
 def _render_request(intent: str | None) -> Iterator[str]:
     """Yield the quoted request for which the code is written."""
     if intent:
-        yield from ("REQUEST", quote_untrusted(intent, INTENT_CHARS), "")
+        yield from ("REQUEST", quote_untrusted(intent, MAX_REQUEST_CHARS), "")
 
 
 def _render_passage(passage: SourcePart, title: str) -> Iterator[str]:
     yield f"PASSAGE {to_single_line(title or passage.name)} ({to_single_line(passage.language)})"
-    yield from (quote_untrusted(passage.text.rstrip("\n"), PASSAGE_CHARS), "")
+    yield from (quote_untrusted(passage.text.rstrip("\n"), MAX_PASSAGE_CHARS), "")
 
 
 def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
@@ -280,7 +282,7 @@ def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
     Both are repeated because a model keeps no state between calls.
     """
     cleared = [answer for answer in earlier if answer.cleared]
-    failed = [answer for answer in earlier if answer.failed][-EARLIER_SHOWN:]
+    failed = [answer for answer in earlier if answer.failed][-MAX_EARLIER_SHOWN:]
     if cleared:
         yield "EARLIER ANSWERS THAT WORKED; KEEP THEIR CHANGES"
         yield from (f"Answer {answer.number} cleared {', '.join(answer.cleared)}." for answer in cleared)
@@ -290,24 +292,27 @@ def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
     for answer in failed:
         if answer.is_passage:
             yield f"Answer {answer.number} is the PASSAGE below; FAILURE is the finding about it."
-            yield from ("Its reason:", quote_untrusted(answer.reason, EARLIER_CHARS), "")
+            yield from ("Its reason:", quote_untrusted(answer.reason, MAX_EARLIER_CHARS), "")
             continue
-        yield from (f"Answer {answer.number}:", quote_untrusted(answer.text, EARLIER_CHARS))
+        yield from (f"Answer {answer.number}:", quote_untrusted(answer.text, MAX_EARLIER_CHARS))
         yield f"The reason given with answer {answer.number}, and the finding about it:"
-        yield from (quote_untrusted(f"{answer.reason}\n\n{answer.failure}".strip("\n"), EARLIER_CHARS), "")
+        yield from (
+            quote_untrusted(f"{answer.reason}\n\n{answer.failure}".strip("\n"), MAX_EARLIER_CHARS),
+            "",
+        )
 
 
 def _render_surroundings(surroundings: Sequence[PromptContext]) -> Iterator[str]:
     """Yield as many surroundings as fit, in order, and then the number of omitted surroundings."""
-    left, hidden = SURROUNDINGS_CHARS, 0
+    left, hidden = MAX_SURROUNDINGS_CHARS, 0
     for surrounding in surroundings:
-        size = min(len(surrounding.text), SURROUNDING_CHARS) + NAME_CHARS
+        size = min(len(surrounding.text), MAX_SURROUNDING_CHARS) + NAME_CHARS
         if size > left:
             hidden += 1
             continue
         left -= size
         yield f"GIVEN: {to_single_line(surrounding.title)}"
-        yield from (quote_untrusted(surrounding.text.strip("\n"), SURROUNDING_CHARS), "")
+        yield from (quote_untrusted(surrounding.text.strip("\n"), MAX_SURROUNDING_CHARS), "")
     if hidden:
         yield from (f"GIVEN: {hidden} more that are not shown", "")
 

@@ -33,16 +33,16 @@ from assayd.store.recorder import GroupFinder
 from assayd_chains.answer_counts import get_first_week_start
 from assayd_chains.chains import Chains
 from assayd_chains.documents import (
-    generation_document,
-    repair_document,
     to_answers_document,
+    to_generation_document,
     to_generation_event,
+    to_repair_document,
     to_repair_event,
     to_step_document,
 )
 from assayd_chains.model import Chain, ChainView, GenerationTerms, Repair, RepairTerms
 
-REPAIR_BODY_BYTES = 2**21
+MAX_REPAIR_BODY_BYTES = 2**21
 
 
 def _get_chains(request: Request) -> Chains:
@@ -58,16 +58,16 @@ Cursor = Annotated[str | None, Query(max_length=26, description="`next_cursor` o
 Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of entries on a page.")]
 Number = Annotated[int, Path(ge=1, le=1000, description="Number of the answer, from 1.")]
 
-_WHERE = {
+_LOCATION_HEADER = {
     "headers": {"Location": {"description": "Path of the created object.", "schema": {"type": "string"}}}
 }
-_REPAIR: Responses = {200: describe_json_response(RepairDocument, "The repair")}
-_REPAIR_STARTED: Responses = {
-    202: {**describe_json_response(RepairDocument, "The repair started"), **_WHERE},
+_REPAIR_RESPONSES: Responses = {200: describe_json_response(RepairDocument, "The repair")}
+_REPAIR_STARTED_RESPONSES: Responses = {
+    202: {**describe_json_response(RepairDocument, "The repair started"), **_LOCATION_HEADER},
     409: describe_json_response(ErrorDocument, "The attempt didn't fail, or a repair of it is still running"),
 }
-_REPAIR_LIST: Responses = {200: describe_json_response(RepairPageDocument, "Repairs")}
-_REPAIR_CANCELLED: Responses = {
+_REPAIR_LIST_RESPONSES: Responses = {200: describe_json_response(RepairPageDocument, "Repairs")}
+_REPAIR_CANCELLED_RESPONSES: Responses = {
     202: describe_json_response(RepairDocument, "The repair is being cancelled"),
     409: describe_json_response(ErrorDocument, "The repair has ended"),
 }
@@ -75,22 +75,22 @@ _REPAIR_EVENTS = describe_event_stream("Events `repair`, each with the current r
 _REPAIR_BODY: dict[str, Any] = {
     "requestBody": {**describe_request_body(RepairBody)["requestBody"], "required": False}
 }
-_FALLBACK_ACCEPTED: Responses = {
+_FALLBACK_ACCEPTED_RESPONSES: Responses = {
     200: describe_json_response(RepairDocument, "The repair, with the time at which its rules were accepted"),
     409: describe_json_response(ErrorDocument, "The repair offers no rules"),
 }
-_RULES: Responses = {200: answers.describe_raw_response("application/yaml", "The rules")}
-_ANSWERS: Responses = {200: describe_json_response(AnswersDocument, "Counts of answers")}
-_STEP: Responses = {200: describe_json_response(StepDocument, "Prompt and answer")}
-_GENERATION: Responses = {200: describe_json_response(GenerationDocument, "The generation")}
-_GENERATION_STARTED: Responses = {
-    202: {**describe_json_response(GenerationDocument, "The generation started"), **_WHERE},
+_RULES_RESPONSES: Responses = {200: answers.describe_raw_response("application/yaml", "The rules")}
+_ANSWERS_RESPONSES: Responses = {200: describe_json_response(AnswersDocument, "Counts of answers")}
+_STEP_RESPONSES: Responses = {200: describe_json_response(StepDocument, "Prompt and answer")}
+_GENERATION_RESPONSES: Responses = {200: describe_json_response(GenerationDocument, "The generation")}
+_GENERATION_STARTED_RESPONSES: Responses = {
+    202: {**describe_json_response(GenerationDocument, "The generation started"), **_LOCATION_HEADER},
     408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
     413: describe_json_response(ErrorDocument, "Body too large"),
     429: describe_json_response(ErrorDocument, "Too many of this user's generations are running"),
 }
-_GENERATION_LIST: Responses = {200: describe_json_response(GenerationPageDocument, "Generations")}
-_GENERATION_CANCELLED: Responses = {
+_GENERATION_LIST_RESPONSES: Responses = {200: describe_json_response(GenerationPageDocument, "Generations")}
+_GENERATION_CANCELLED_RESPONSES: Responses = {
     202: describe_json_response(GenerationDocument, "The generation is being cancelled, or continues"),
     409: describe_json_response(ErrorDocument, "The generation has ended, or is still running"),
 }
@@ -104,24 +104,26 @@ answered = APIRouter(prefix="/v1", tags=["repairs"], responses=answers.ERRORS)
 ROUTERS = (repairs, generations, answered)
 
 
-@repairs.post("/attempts/{id}/repair", status_code=202, responses=_REPAIR_STARTED, openapi_extra=_REPAIR_BODY)
+@repairs.post(
+    "/attempts/{id}/repair", status_code=202, responses=_REPAIR_STARTED_RESPONSES, openapi_extra=_REPAIR_BODY
+)
 async def start_repair(request: Request, call: CallDep, chains: ChainsDep, attempt_id: AttemptId) -> Response:
     """Repair a failed attempt: with a provider, with a hint, with one's own code, or from the beginning."""
     attempt = await call.attempt(attempt_id)
-    wanted = await read_model(request, call, RepairBody, max_bytes=REPAIR_BODY_BYTES)
+    wanted = await read_model(request, call, RepairBody, max_bytes=MAX_REPAIR_BODY_BYTES)
     repair = await chains.repair(attempt, RepairTerms(**wanted.model_dump(), uid=call.caller.peer.uid))
     headers = {"Location": f"/v1/repairs/{repair.id}"}
     return json_response(await _build_repair_document(call, repair), status=202, headers=headers)
 
 
-@repairs.get("/attempts/{id}/repairs", responses=_REPAIR_LIST)
+@repairs.get("/attempts/{id}/repairs", responses=_REPAIR_LIST_RESPONSES)
 async def list_repairs_of_attempt(call: CallDep, chains: ChainsDep, attempt_id: AttemptId) -> Response:
     """List the repairs that began with an attempt or contain it."""
     attempt = await call.attempt(attempt_id)
     return await _build_repair_page(call, await chains.repairs_of(attempt.id), None)
 
 
-@repairs.get("/repairs", responses=_REPAIR_LIST)
+@repairs.get("/repairs", responses=_REPAIR_LIST_RESPONSES)
 async def list_repairs(
     call: CallDep, chains: ChainsDep, cursor: Cursor = None, limit: Limit = 20
 ) -> Response:
@@ -130,14 +132,14 @@ async def list_repairs(
     return await _build_repair_page(call, found, found[-1].id if len(found) == limit else None)
 
 
-@repairs.get("/repairs/{id}", responses=_REPAIR)
+@repairs.get("/repairs/{id}", responses=_REPAIR_RESPONSES)
 async def get_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
     """Return one repair with its fixes."""
     repair = await _get_visible_repair(call, chains, repair_id)
     return json_response(await _build_repair_document(call, repair, await chains.list_repair_diffs(repair)))
 
 
-@repairs.post("/repairs/{id}/cancel", status_code=202, responses=_REPAIR_CANCELLED)
+@repairs.post("/repairs/{id}/cancel", status_code=202, responses=_REPAIR_CANCELLED_RESPONSES)
 async def cancel_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
     """Cancel a repair and its running attempt."""
     repair = await _get_visible_repair(call, chains, repair_id)
@@ -145,7 +147,7 @@ async def cancel_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -
     return json_response(await _build_repair_document(call, repair), status=202)
 
 
-@repairs.post("/repairs/{id}/accept-fallback", responses=_FALLBACK_ACCEPTED)
+@repairs.post("/repairs/{id}/accept-fallback", responses=_FALLBACK_ACCEPTED_RESPONSES)
 async def accept_fallback(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
     """Accept and submit the rules that a repair offers instead of code.
 
@@ -155,7 +157,7 @@ async def accept_fallback(call: CallDep, chains: ChainsDep, repair_id: RepairId)
     return json_response(await _build_repair_document(call, await chains.accept_fallback(repair)))
 
 
-@repairs.get("/repairs/{id}/rules", responses=_RULES, response_class=Response)
+@repairs.get("/repairs/{id}/rules", responses=_RULES_RESPONSES, response_class=Response)
 async def get_repair_rules(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
     """Return the accepted rules as YAML."""
     fallback = (await _get_visible_repair(call, chains, repair_id)).fallback or {}
@@ -166,7 +168,7 @@ async def get_repair_rules(call: CallDep, chains: ChainsDep, repair_id: RepairId
     return Response(str(fallback["rules"]), media_type="application/yaml")
 
 
-@repairs.get("/repairs/{id}/steps/{number}", responses=_STEP)
+@repairs.get("/repairs/{id}/steps/{number}", responses=_STEP_RESPONSES)
 async def get_repair_step(call: CallDep, chains: ChainsDep, repair_id: RepairId, number: Number) -> Response:
     """Return the prompt of one fix and its raw answer."""
     step = await chains.get_repair_step(await _get_visible_repair(call, chains, repair_id), number)
@@ -205,7 +207,7 @@ async def _stream_repair_changes(
                 return
 
 
-@answered.get("/answers", responses=_ANSWERS)
+@answered.get("/answers", responses=_ANSWERS_RESPONSES)
 async def count_answers(
     call: CallDep,
     chains: ChainsDep,
@@ -220,7 +222,10 @@ async def count_answers(
 
 
 @generations.post(
-    "", status_code=202, responses=_GENERATION_STARTED, openapi_extra=describe_request_body(GenerationBody)
+    "",
+    status_code=202,
+    responses=_GENERATION_STARTED_RESPONSES,
+    openapi_extra=describe_request_body(GenerationBody),
 )
 async def start_generation(request: Request, call: CallDep, chains: ChainsDep) -> Response:
     """Generate a submission from a natural-language request, validate it, and repair failures."""
@@ -230,7 +235,7 @@ async def start_generation(request: Request, call: CallDep, chains: ChainsDep) -
     return json_response(await _build_generation_document(call, chains, chain), status=202, headers=headers)
 
 
-@generations.get("", responses=_GENERATION_LIST)
+@generations.get("", responses=_GENERATION_LIST_RESPONSES)
 async def list_generations(
     call: CallDep, chains: ChainsDep, cursor: Cursor = None, limit: Limit = 20
 ) -> Response:
@@ -241,14 +246,14 @@ async def list_generations(
     return json_response(GenerationPageDocument.model_construct(generations=page, next_cursor=more))
 
 
-@generations.get("/{id}", responses=_GENERATION)
+@generations.get("/{id}", responses=_GENERATION_RESPONSES)
 async def get_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
     """Return one generation with its attempts."""
     chain = await _get_visible_generation(call, chains, generation_id)
     return json_response(await _build_generation_document(call, chains, chain))
 
 
-@generations.get("/{id}/steps/{number}", responses=_STEP)
+@generations.get("/{id}/steps/{number}", responses=_STEP_RESPONSES)
 async def get_generation_step(
     call: CallDep, chains: ChainsDep, generation_id: GenerationId, number: Number
 ) -> Response:
@@ -259,7 +264,7 @@ async def get_generation_step(
     return json_response(to_step_document(step))
 
 
-@generations.post("/{id}/cancel", status_code=202, responses=_GENERATION_CANCELLED)
+@generations.post("/{id}/cancel", status_code=202, responses=_GENERATION_CANCELLED_RESPONSES)
 async def cancel_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
     """Cancel a generation and its running attempt."""
     chain = await _get_visible_generation(call, chains, generation_id)
@@ -270,7 +275,7 @@ async def cancel_generation(call: CallDep, chains: ChainsDep, generation_id: Gen
 @generations.post(
     "/{id}/hint",
     status_code=202,
-    responses=_GENERATION_CANCELLED,
+    responses=_GENERATION_CANCELLED_RESPONSES,
     openapi_extra=describe_request_body(HintBody),
 )
 async def hint_generation(
@@ -397,7 +402,7 @@ async def _fetch_record_ids(call: Call, repair: Repair) -> Mapping[str, str]:
 async def _build_repair_document(
     call: Call, repair: Repair, diffs: Sequence[str | None] = ()
 ) -> RepairDocument:
-    return repair_document(repair, diffs, await _fetch_record_ids(call, repair))
+    return to_repair_document(repair, diffs, await _fetch_record_ids(call, repair))
 
 
 async def _build_repair_page(call: Call, found: Sequence[Repair], next_cursor: str | None) -> Response:
@@ -412,4 +417,4 @@ async def _build_generation_document(
     ids = [*ran, *([chain.last_attempt_id] if chain.last_attempt_id else [])]
     approved = await call.library.list_entries_of_attempts(ids) if ids else ()
     diffs = await chains.list_diffs(chain) if chain.outcome is not None and not listed else ()
-    return generation_document(chain, approved, listed=listed, diffs=diffs)
+    return to_generation_document(chain, approved, listed=listed, diffs=diffs)

@@ -36,7 +36,7 @@ from assayd.store.tables import (
 from assayd_chains.answer_counts import AnswerCounts, count_answers
 from assayd_chains.documents import build_generation_message
 from assayd_chains.model import (
-    UNUSABLE,
+    UNUSABLE_CAUSE,
     Answer,
     BudgetGrant,
     Chain,
@@ -53,7 +53,7 @@ from assayd_chains.provider import ProviderStep, Reply
 # SQLAlchemy types a select by its columns; rows are read by name here.
 Statement = Select[Any]
 
-_DOES_NOT_FIT = "it doesn't fit into the submission"
+_UNFIT_FIX_MESSAGE = "it doesn't fit into the submission"
 """The problem of a fix that an earlier version stored without a problem."""
 
 
@@ -63,7 +63,9 @@ class DatabaseChainStore:
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
         self._outbox = Outbox(access)
-        self._inserts = {table.name: access.build_insert_or_ignore(table) for table in _STEPS.values()}
+        self._inserts = {
+            table.name: access.build_insert_or_ignore(table) for table in _TABLE_BY_DRAFT.values()
+        }
 
     async def save(self, chain: Chain) -> None:
         """Record the current state of a chain durably, with the webhook message if the chain has ended."""
@@ -167,17 +169,17 @@ class DatabaseChainStore:
             step: the answer with its prompt.
             draft: whether the answer is a draft for a generation's request.
         """
-        table = _STEPS[draft]
+        table = _TABLE_BY_DRAFT[draft]
         values = {_get_owner_column(table).name: owner_id, **_build_step_values(step)}
         insert_new = self._inserts[table.name]
         await self._access.write(lambda connection: connection.execute(insert_new, values).close())
 
     async def step(self, owner_id: str, number: int, *, draft: bool) -> ProviderStep | None:
         """Return the answer with this number and its prompt, or None if the answer doesn't exist."""
-        table = _STEPS[draft]
+        table = _TABLE_BY_DRAFT[draft]
         wanted = select(table).where(_get_owner_column(table) == owner_id, table.c.number == number)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
-        return None if row is None else _step_from_row(row)
+        return None if row is None else _build_step_from_row(row)
 
     async def _fetch_repairs(self, statement: Statement) -> Sequence[Repair]:
         return await self._access.read(lambda connection: _fetch_repairs_with_fixes(connection, statement))
@@ -193,12 +195,12 @@ class DatabaseChainStore:
                 else []
             )
             by_id = {repair.id: repair for repair in found}
-            return [_generation_from_row(row, drafts[row["id"]], by_id) for row in rows]
+            return [_build_generation_from_row(row, drafts[row["id"]], by_id) for row in rows]
 
         return await self._access.read(fetch)
 
 
-_STEPS = {True: generation_steps, False: repair_steps}
+_TABLE_BY_DRAFT = {True: generation_steps, False: repair_steps}
 """The tables of drafts (True) and of fixes (False), whose first column contains the owner's id."""
 
 
@@ -233,8 +235,8 @@ def _fetch_repairs_with_fixes(connection: Connection, statement: Statement) -> l
     fixes = select(repair_fixes).where(repair_fixes.c.repair_id.in_(ids)).order_by(repair_fixes.c.number)
     by_repair: dict[str, list[Answer]] = {}
     for row in connection.execute(fixes).mappings():
-        by_repair.setdefault(row["repair_id"], []).append(_fix_from_row(row))
-    return [_repair_from_row(row, by_repair.get(row["id"], [])) for row in rows]
+        by_repair.setdefault(row["repair_id"], []).append(_build_fix_from_row(row))
+    return [_build_repair_from_row(row, by_repair.get(row["id"], [])) for row in rows]
 
 
 def _build_repair_values(repair: Repair) -> Values:
@@ -260,7 +262,7 @@ def _build_repair_values(repair: Repair) -> Values:
     }
 
 
-def _repair_from_row(row: RowMapping, fixes: Sequence[Answer]) -> Repair:
+def _build_repair_from_row(row: RowMapping, fixes: Sequence[Answer]) -> Repair:
     failure = Failure(
         attempt_id=row["attempt_id"],
         at=from_micros(row["started_at"]),
@@ -303,14 +305,14 @@ def _build_fix_values(repair_id: str, fix: Answer) -> Values:
         "problem": fix.problem,
         "attempt_id": fix.attempt_id,
         "verdict": fix.verdict,
-        "cause": fix.cause if fix.problem is None else UNUSABLE,
+        "cause": fix.cause if fix.problem is None else UNUSABLE_CAUSE,
         "fingerprint": fix.fingerprint,
         **_build_cost_values(fix.usage),
     }
 
 
-def _fix_from_row(row: RowMapping) -> Answer:
-    unusable = row["cause"] == UNUSABLE
+def _build_fix_from_row(row: RowMapping) -> Answer:
+    unusable = row["cause"] == UNUSABLE_CAUSE
     return Answer(
         number=row["number"],
         strategy=Strategy(row["strategy"]),
@@ -322,12 +324,12 @@ def _fix_from_row(row: RowMapping) -> Answer:
         form=row["form"],
         digest=row["digest"],
         duplicate=bool(row["duplicate"]),
-        problem=(row["problem"] or _DOES_NOT_FIT) if unusable else None,
+        problem=(row["problem"] or _UNFIT_FIX_MESSAGE) if unusable else None,
         attempt_id=row["attempt_id"],
         verdict=None if row["verdict"] is None else Verdict(row["verdict"]),
         cause=None if unusable else row["cause"],
         fingerprint=row["fingerprint"],
-        usage=_cost_from_row(row),
+        usage=_build_cost_from_row(row),
     )
 
 
@@ -381,14 +383,14 @@ def _build_draft_values(draft: Answer, number: int, each: ChainRound) -> Values:
     }
 
 
-def _generation_from_row(row: RowMapping, drafts: Sequence[Any], found: Mapping[str, Repair]) -> Chain:
+def _build_generation_from_row(row: RowMapping, drafts: Sequence[Any], found: Mapping[str, Repair]) -> Chain:
     peer = Peer(uid=row["uid"], gid=row["gid"], pid=row["pid"])
     grants = [
         BudgetGrant(uid=one["uid"], at=from_micros(one["at"]), hint=one["hint"])
         for one in json.loads(row["grants"])
     ]
     rounds = [
-        _round_from_rows(grant, [one for one in drafts if one["grant"] == number], found)
+        _build_round_from_rows(grant, [one for one in drafts if one["grant"] == number], found)
         for number, grant in enumerate((None, *grants))
     ]
     rounds[-1] = _complete_newest_round(row, rounds[-1])
@@ -413,13 +415,13 @@ def _generation_from_row(row: RowMapping, drafts: Sequence[Any], found: Mapping[
     )
 
 
-def _round_from_rows(
+def _build_round_from_rows(
     grant: BudgetGrant | None, drafts: Sequence[Any], found: Mapping[str, Repair]
 ) -> ChainRound:
     repair_id = next((one["repair_id"] for one in drafts if one["repair_id"] is not None), None)
     follows = drafts[0]["parent_id"] if drafts else None
     begun = ChainRound(
-        grant=grant, follows=follows, drafts=tuple(map(_draft_from_row, drafts)), repair_id=repair_id
+        grant=grant, follows=follows, drafts=tuple(map(_build_draft_from_row, drafts)), repair_id=repair_id
     )
     repair = found.get(repair_id or "")
     if repair is None:
@@ -449,7 +451,7 @@ def _complete_newest_round(row: RowMapping, newest: ChainRound) -> ChainRound:
     )
 
 
-def _draft_from_row(found: Mapping[str, Any]) -> Answer:
+def _build_draft_from_row(found: Mapping[str, Any]) -> Answer:
     return Answer(
         number=found["number"],
         strategy=Strategy.WRITE,
@@ -462,7 +464,7 @@ def _draft_from_row(found: Mapping[str, Any]) -> Answer:
         attempt_id=found["attempt_id"],
         verdict=None if found["verdict"] is None else Verdict(found["verdict"]),
         cause=found["cause"],
-        usage=_cost_from_row(found),
+        usage=_build_cost_from_row(found),
     )
 
 
@@ -486,7 +488,7 @@ def _build_step_values(step: ProviderStep) -> Values:
     }  # fmt: skip
 
 
-def _step_from_row(row: RowMapping) -> ProviderStep:
+def _build_step_from_row(row: RowMapping) -> ProviderStep:
     found = json.loads(row["reply"])
     return ProviderStep(
         number=row["number"],
@@ -499,7 +501,7 @@ def _step_from_row(row: RowMapping) -> ProviderStep:
             files=found["files"],
             steps=tuple(found["steps"]),
             reason=found["reason"],
-            usage=_cost_from_row(found),
+            usage=_build_cost_from_row(found),
             text=row["answer"],
             question=found.get("question", ""),
         ),
@@ -514,7 +516,7 @@ def _build_cost_values(usage: ReplyCost) -> Values:
     }
 
 
-def _cost_from_row(found: Mapping[Any, Any]) -> ReplyCost:
+def _build_cost_from_row(found: Mapping[Any, Any]) -> ReplyCost:
     return ReplyCost(
         input_tokens=found["input_tokens"], output_tokens=found["output_tokens"], took_s=found["took_s"]
     )

@@ -43,10 +43,10 @@ class ChainSpans:
 
         Return None if tracing is off.
         """
-        return self._innermost.context
+        return self._innermost_span.context
 
     @property
-    def _innermost(self) -> Span:
+    def _innermost_span(self) -> Span:
         return self._chain if self._repair is NO_SPAN else self._repair
 
     async def begin(self, chain: Chain, tracing: Tracing, attempts: TraceContextSource) -> None:
@@ -73,7 +73,7 @@ class ChainSpans:
     def record_answer_span(self, provider: str, strategy: Strategy, number: int) -> Iterator[Span]:
         """Record a span for one request to a provider while the body runs."""
         facts = {"provider": provider, "strategy": strategy.value, "number": number}
-        span, error = self._innermost.begin_child("answer", **facts), None
+        span, error = self._innermost_span.begin_child("answer", **facts), None
         try:
             yield span
         except BaseException as problem:

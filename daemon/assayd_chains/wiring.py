@@ -34,16 +34,16 @@ from assayd_chains.routes import ROUTERS
 from assayd_chains.store import DatabaseChainStore
 
 
-async def open_wing(settings: Settings, stack: AsyncExitStack) -> ProviderWing:
+async def open_wing(settings: Settings, stack: AsyncExitStack) -> ProviderPackage:
     """Open the configured providers, and return the package with them.
 
     Raises: ConfigError ``repair.key``, if a key can't be read; ``repair.extra``, if a library isn't
     installed.
     """
-    return ProviderWing(settings, await open_providers(settings.repair.providers, stack))
+    return ProviderPackage(settings, await open_providers(settings.repair.providers, stack))
 
 
-class ProviderWing:
+class ProviderPackage:
     """The chains package with open providers. Implements `wiring.wings.ChainWing`."""
 
     routers: Sequence[APIRouter] = ROUTERS

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SYSTEM_SOCKET = Path("/run/assayd/assayd.sock")
 HTTPS_PORT = 443
-TOKEN_CHARS = 4096
+MAX_TOKEN_FILE_CHARS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ def read_token(path: Path) -> str:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(opened, encoding="ascii") as file:
             _require_private_file(path, os.fstat(file.fileno()))
-            token = file.read(TOKEN_CHARS).strip()
+            token = file.read(MAX_TOKEN_FILE_CHARS).strip()
     except OSError as error:
         raise RequestError("usage", f"token file {path}: {error.strerror}") from error
     except UnicodeDecodeError:

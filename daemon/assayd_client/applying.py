@@ -22,7 +22,7 @@ from threading import Event
 
 from assayd.clock import UlidGenerator
 from assayd.errors import RequestError
-from assayd.model.text_limits import APPLIED_PATHS, SAMPLE_PATHS
+from assayd.model.text_limits import MAX_APPLIED_PATHS, SAMPLE_PATHS
 from assayd_client.answers import Document
 from assayd_client.blocking import PlainClient
 from assayd_client.cli.submitting import RetryTimer
@@ -31,12 +31,12 @@ from assayd_client.trees import FoundFile
 
 AT_ONCE = 3
 """Maximum number of concurrent attempts."""
-ATTEMPT_CHARS = 2**20
+MAX_ATTEMPT_CHARS = 2**20
 """Maximum number of characters of all paths of one attempt."""
 LABEL = "applied"
 """The label of the attempts, whose value is the entry as NAME/VERSION."""
-_WAIT_S = 60
-_UNFINISHED = {"error", "skipped"}
+_VERDICT_WAIT_S = 60
+_UNFINISHED_STATUSES = {"error", "skipped"}
 """Statuses of cases whose process ended before the cases had a result."""
 
 
@@ -116,7 +116,7 @@ def _split_paths(found: Iterable[FoundFile]) -> Iterator[list[FoundFile]]:
     share: list[FoundFile] = []
     chars = 0
     for one in found:
-        if len(share) == APPLIED_PATHS or chars > ATTEMPT_CHARS:
+        if len(share) == MAX_APPLIED_PATHS or chars > MAX_ATTEMPT_CHARS:
             yield share
             share, chars = [], 0
         share.append(one)
@@ -156,7 +156,7 @@ class _ExtractorRun:
         paths = [one.path for one in share if one.code is None]
         if paths:
             known.update(self._run_cases(paths, "paths"))
-            again = [path for path in paths if known[path].code in _UNFINISHED]
+            again = [path for path in paths if known[path].code in _UNFINISHED_STATUSES]
             for start in range(0, len(again), SAMPLE_PATHS):
                 known.update(self._run_cases(again[start : start + SAMPLE_PATHS], "sample_paths"))
         return [known[one.path] for one in share]
@@ -186,9 +186,9 @@ class _ExtractorRun:
                 try:
                     # Submitting again doesn't wait for an attempt that exists.
                     if attempt is None:
-                        attempt = self._client.submit(document, wait_s=_WAIT_S, attempt_id=attempt_id)
+                        attempt = self._client.submit(document, wait_s=_VERDICT_WAIT_S, attempt_id=attempt_id)
                     else:
-                        attempt = self._client.attempt(attempt_id, wait_s=_WAIT_S)
+                        attempt = self._client.attempt(attempt_id, wait_s=_VERDICT_WAIT_S)
                 except ClientError as problem:
                     patience.wait(problem)
                     continue
@@ -203,7 +203,7 @@ class _ExtractorRun:
 def _build_path_result(case: Document, *, final: bool) -> PathResult:
     if case["status"] == "passed":
         return PathResult(path=case["name"], result=case["result"])
-    if case["status"] in _UNFINISHED and not final:
+    if case["status"] in _UNFINISHED_STATUSES and not final:
         code = case["status"]
     elif case["cause"] == "completed":
         code = case["error_type"] or "result.not_dict"

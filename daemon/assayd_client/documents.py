@@ -53,10 +53,10 @@ _HOMES = {
     "library": ("LibraryEntryDocument", "LibraryPageDocument"),
     "policy_review": ("ExplanationDocument", "SuggestionDocument"),
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_BY_NAME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"assayd.documents.{_HOME[name]}"), name)
+    return getattr(import_module(f"assayd.documents.{_MODULE_BY_NAME[name]}"), name)

@@ -128,12 +128,12 @@ def build_trace_headers() -> dict[str, str]:
         parent = f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags & 1:02x}"
     else:
         parent, state = os.environ.get("TRACEPARENT", ""), os.environ.get("TRACESTATE", "")
-    if not _HEADER.fullmatch(parent):
+    if not _HEADER_PATTERN.fullmatch(parent):
         return {}
-    return {"traceparent": parent, **({"tracestate": state} if _HEADER.fullmatch(state) else {})}
+    return {"traceparent": parent, **({"tracestate": state} if _HEADER_PATTERN.fullmatch(state) else {})}
 
 
-_HEADER = re.compile(r"[!-~]([ -~]{0,510}[!-~])?")
+_HEADER_PATTERN = re.compile(r"[!-~]([ -~]{0,510}[!-~])?")
 """Matches text that is valid in a header; the daemon parses the value strictly."""
 
 

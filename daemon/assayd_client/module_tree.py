@@ -37,9 +37,9 @@ OWN = ".assayd"
 RECORD, ATTESTATION = f"{OWN}/record.json", f"{OWN}/attestation.json"
 MOST_FILES, MAX_BYTES, MAX_FOLDER_DEPTH = 100, 4 * 2**20, 8
 MAX_ENTRIES, MAX_MODULES, MAX_RECORD_BYTES = 1000, 10_000, 2**18
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = re.compile(r"[a-z][a-z_]{0,63}/[a-z0-9][a-z0-9_]{0,63}")
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.ASCII)
 _NOREPLACE, _EXCHANGE = 1, 2
@@ -107,9 +107,9 @@ def build_verdict_record(
     Raises: RequestError ``module.refused``, if the attempt didn't validate the candidate's files.
     """
     if attempt["verdict"] != "validated" or attempt["input_digest"] != candidate.input_digest:
-        raise _refusal_error(f"attempt {attempt['id']} didn't validate these files")
+        raise _build_refusal_error(f"attempt {attempt['id']} didn't validate these files")
     if not attempt.get("approvable", True):
-        raise _refusal_error(f"attempt {attempt['id']}: {REPORT_ONLY}")
+        raise _build_refusal_error(f"attempt {attempt['id']}: {REPORT_ONLY}")
     return {
         "attempt_id": attempt["id"],
         "policy": attempt["policy"],
@@ -187,19 +187,21 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
     kept, a second call undoes the first. Raises: the same errors as `install`.
     """
     if _NAME.fullmatch(name) is None:
-        raise _refusal_error(f"{name!r} is not CATEGORY/PLATFORM, like weather/open_meteo")
+        raise _build_refusal_error(f"{name!r} is not CATEGORY/PLATFORM, like weather/open_meteo")
     category, platform = name.split("/")
     with _translate_errors(), _ModuleTree.open_locked(tree) as held:
         before = held.get_installed(name)
         if before is None:
             close = format_did_you_mean_hint(name, [each.name for each in list_installed_modules(tree)])
-            raise _refusal_error(f"{name} isn't installed in {tree}{close}")
+            raise _build_refusal_error(f"{name} isn't installed in {tree}{close}")
         after = held.kept(name)
         if after is None:
-            raise _refusal_error(f"{name}: no earlier version is kept in {tree}")
+            raise _build_refusal_error(f"{name}: no earlier version is kept in {tree}")
         if after.problems:
             problems = "; ".join(after.problems)[:500]
-            raise _refusal_error(f"{name}: the kept version {after.version} can't be restored: {problems}")
+            raise _build_refusal_error(
+                f"{name}: the kept version {after.version} can't be restored: {problems}"
+            )
         with _open_subfolder(held.descriptor, category) as within:
             _rename_folder(held.own, f"kept.{category}.{platform}", within, platform, _EXCHANGE)
             os.fsync(within)
@@ -216,7 +218,7 @@ def list_installed_modules(tree: Path, *, attestations: bool = False) -> list[In
     with _translate_errors(), _open_folder(tree) as descriptor:
         own = -1
         with suppress(FileNotFoundError):
-            own = os.open(OWN, _FOLDER, dir_fd=descriptor)
+            own = os.open(OWN, _FOLDER_FLAGS, dir_fd=descriptor)
         try:
             found = _ModuleTree(descriptor, own, tree).modules()
             return list(found) if attestations else [replace(each, attestation=None) for each in found]
@@ -251,7 +253,7 @@ class _ModuleTree:
                     tree.recover()
                     yield tree
                 except BlockingIOError:
-                    raise _refusal_error(
+                    raise _build_refusal_error(
                         f"another install or rollback in {path} is running; try again"
                     ) from None
                 finally:
@@ -299,12 +301,12 @@ class _ModuleTree:
                 category, [name for name, is_file in self._list_entries(self.descriptor) if not is_file]
             )
             message = f"{self._path} has no category {category!r}{close}; pass --new-category to create it"
-            raise _refusal_error(message) from None
+            raise _build_refusal_error(message) from None
         installed = self.get_installed(candidate.name)
         if installed is None or allowed.downgrade:
             return installed
         if _build_version_key(candidate.version) < _build_version_key(installed.version):
-            raise _refusal_error(
+            raise _build_refusal_error(
                 f"{candidate.name} {candidate.version} is older than the installed {installed.version}; "
                 "pass --allow-downgrade to install it"
             )
@@ -324,7 +326,7 @@ class _ModuleTree:
         except FileNotFoundError:
             return None
         if found.declared != name:
-            raise _refusal_error(f"{self._path}/{name} isn't the module {name}; move it elsewhere")
+            raise _build_refusal_error(f"{self._path}/{name} isn't the module {name}; move it elsewhere")
         return found
 
     def kept(self, name: str) -> InstalledModule | None:
@@ -363,7 +365,7 @@ class _ModuleTree:
         with os.scandir(descriptor) as entries:
             found = list(islice(entries, MAX_MODULES + 1))
             if len(found) > MAX_MODULES:
-                raise _refusal_error(f"a folder of {self._path} has more than {MAX_MODULES} entries")
+                raise _build_refusal_error(f"a folder of {self._path} has more than {MAX_MODULES} entries")
             shown = [each for each in found if not each.name.startswith(".") and each.name != "__pycache__"]
             return sorted((each.name, not (each.is_symlink() or each.is_dir())) for each in shown)
 
@@ -420,9 +422,9 @@ def _build_candidate(files: Mapping[str, bytes]) -> Candidate:
     name = f"{fields['category']}/{fields['platform']}"
     if _NAME.fullmatch(name) is None or _VERSION.fullmatch(fields["version"]) is None:
         form = "category and platform must be lowercase words that don't begin with _, version like 1.0.0"
-        raise _refusal_error(f"manifest: {name} {fields['version']}: {form}")
+        raise _build_refusal_error(f"manifest: {name} {fields['version']}: {form}")
     if fields["module_id"] != name:
-        raise _refusal_error(
+        raise _build_refusal_error(
             f"manifest: module_id is {fields['module_id']!r}, category and platform say {name!r}"
         )
     return Candidate(name=name, version=fields["version"], payload=payload, files=files)
@@ -442,25 +444,25 @@ def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, byte
     with os.scandir(folder) as entries:
         found = sorted(islice(entries, MAX_ENTRIES + 1), key=lambda each: each.name)
     if len(found) > MAX_ENTRIES:
-        raise _refusal_error(f"{prefix or 'the folder'} has more than {MAX_ENTRIES} entries")
+        raise _build_refusal_error(f"{prefix or 'the folder'} has more than {MAX_ENTRIES} entries")
     for entry in found:
         name = f"{prefix}{entry.name}"
         if entry.name.startswith(".") or entry.name == "__pycache__":
             continue
         if entry.is_symlink():
-            raise _refusal_error(f"{name} is a symbolic link; replace it by the file")
+            raise _build_refusal_error(f"{name} is a symbolic link; replace it by the file")
         if entry.is_dir(follow_symlinks=False):
             if depth == MAX_FOLDER_DEPTH:
-                raise _refusal_error(f"{name}: folders are more than {MAX_FOLDER_DEPTH} deep")
+                raise _build_refusal_error(f"{name}: folders are more than {MAX_FOLDER_DEPTH} deep")
             with _open_subfolder(folder, entry.name) as inner:
                 files |= _read_files(inner, f"{name}/", depth + 1)
         else:
             content = _read_content(folder, entry.name)
             if content is None:
-                raise _refusal_error(f"{name} isn't a regular file")
+                raise _build_refusal_error(f"{name} isn't a regular file")
             files[name] = content
         if len(files) > MOST_FILES or sum(map(len, files.values())) > MAX_BYTES:
-            raise _refusal_error(f"a module has at most {MOST_FILES} files and {MAX_BYTES >> 20} MiB")
+            raise _build_refusal_error(f"a module has at most {MOST_FILES} files and {MAX_BYTES >> 20} MiB")
     return files
 
 
@@ -505,7 +507,7 @@ def _write_nested_file(folder: int, folders: list[str], last: str, content: byte
         with _open_or_create(folder, folders[0]) as inner:
             _write_nested_file(inner, folders[1:], last, content)
         return
-    with os.fdopen(os.open(last, _NEW_FILE, 0o644, dir_fd=folder), "wb") as stream:
+    with os.fdopen(os.open(last, _NEW_FILE_FLAGS, 0o644, dir_fd=folder), "wb") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
@@ -525,7 +527,7 @@ def _rename_folder(source: int, old: str, target: int, new: str, flag: int) -> N
 
 @contextmanager
 def _open_folder(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, _FOLDER)
+    descriptor = os.open(path, _FOLDER_FLAGS)
     try:
         yield descriptor
     finally:
@@ -534,7 +536,7 @@ def _open_folder(path: Path) -> Iterator[int]:
 
 @contextmanager
 def _open_subfolder(parent: int, name: str) -> Iterator[int]:
-    descriptor = os.open(name, _FOLDER, dir_fd=parent)
+    descriptor = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
     try:
         yield descriptor
     finally:
@@ -556,9 +558,9 @@ def _require_owned_folder(descriptor: int, shown: str) -> None:
     """Raise RequestError if another user owns a folder, or if all users can write to the folder."""
     found = os.fstat(descriptor)
     if found.st_uid != os.geteuid():
-        raise _refusal_error(f"{shown} belongs to the user with id {found.st_uid}, not to you")
+        raise _build_refusal_error(f"{shown} belongs to the user with id {found.st_uid}, not to you")
     if found.st_mode & stat.S_IWOTH:
-        raise _refusal_error(f"all users can write to {shown}; remove that permission first: chmod o-w")
+        raise _build_refusal_error(f"all users can write to {shown}; remove that permission first: chmod o-w")
 
 
 @contextmanager
@@ -568,7 +570,7 @@ def _translate_errors() -> Iterator[None]:
         yield
     except OSError as problem:
         if problem.errno in {errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.EACCES}:
-            raise _refusal_error(_describe_problem(problem)) from problem
+            raise _build_refusal_error(_describe_problem(problem)) from problem
         message = f"{problem.filename}: {problem.strerror}; each module of the tree is still whole; try again"
         raise StoreError("module.not_written", message) from problem
 
@@ -579,5 +581,5 @@ def _describe_problem(problem: OSError) -> str:
     return f"{problem.filename}: {problem.strerror}"
 
 
-def _refusal_error(message: str) -> RequestError:
+def _build_refusal_error(message: str) -> RequestError:
     return RequestError("module.refused", message)

@@ -166,12 +166,12 @@ def replay(
 
 def events(attempt_id: str, *, after: str | None = None) -> ClientRequest[StreamEvent]:
     """Stream an attempt's events until `finished`, beginning after the event with the id `after`."""
-    return _stream_request(path("attempts", attempt_id, "events"), after)
+    return _build_stream_request(path("attempts", attempt_id, "events"), after)
 
 
 def all_events(*, after: str | None = None) -> ClientRequest[StreamEvent]:
     """Stream the events of all attempts that this user can see. The stream doesn't end."""
-    return _stream_request("/v1/events", after)
+    return _build_stream_request("/v1/events", after)
 
 
 def artifact(attempt_id: str, name: str) -> ClientRequest[bytes]:
@@ -211,7 +211,7 @@ def batch_attestation(name: str) -> ClientRequest[bytes]:
 
 def batch_events(name: str) -> ClientRequest[StreamEvent]:
     """Stream the events of a batch until `finished`. Every event contains all counts of the batch."""
-    return _stream_request(path("batches", name, "events"), None)
+    return _build_stream_request(path("batches", name, "events"), None)
 
 
 def retry_batch_errors(name: str) -> ClientRequest[documents.BatchDocument]:
@@ -595,5 +595,5 @@ def _drop_none(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _stream_request(where: str, after: str | None) -> ClientRequest[StreamEvent]:
+def _build_stream_request(where: str, after: str | None) -> ClientRequest[StreamEvent]:
     return ClientRequest(method="GET", path=where, headers={"Last-Event-ID": after} if after else {})

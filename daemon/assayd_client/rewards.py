@@ -96,7 +96,7 @@ def _guess_entry_point(tests: str | Sequence[str]) -> str:
     return next((name for name in names if not hasattr(builtins, name)), names[0] if names else "")
 
 
-TRIES = 5
+MAX_JUDGE_TRIES = 5
 WAIT_S = 600.0
 PAUSE_S = 1.0
 
@@ -167,7 +167,7 @@ async def _score_submission(client: AsyncClient, submission: dict[str, object]) 
 
     Raises: ClientError, if the daemon refuses the request itself, because a retry wouldn't succeed.
     """
-    for _ in range(TRIES):
+    for _ in range(MAX_JUDGE_TRIES):
         try:
             attempt = await client.submit(submission, wait_s=WAIT_S)
             while attempt.verdict is None:

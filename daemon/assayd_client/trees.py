@@ -24,16 +24,16 @@ from assayd_client.answers import Document
 Parts = tuple[bytes, ...]
 
 RUNS = re.compile(r"[0-9]+|[^\W\d_]+")
-LONGEST_NUMBER = 3
+MAX_NUMBER_DIGITS = 3
 """Maximum number of digits of numbers that have the same shape; a year has another shape than a counter."""
 MOST_SHAPES = 2_000
 """Maximum number of shapes to count separately; other paths are counted as `OTHERS`."""
 MAX_FIELDS = 1_000
-MOST_REASONS = 10
+MAX_KEPT_REASONS = 10
 EXAMPLES = 3
 """Maximum number of unmatched paths to keep as examples for each shape."""
 OTHERS = "(other shapes)"
-_REASON_CHARS = 200
+_MAX_REASON_TEXT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def compute_shape(path: str) -> str:
 def _choose_placeholder(found: re.Match[str]) -> str:
     run = found.group()
     if run[0].isdecimal():
-        return "9" if len(run) <= LONGEST_NUMBER else "9" * len(run)
+        return "9" if len(run) <= MAX_NUMBER_DIGITS else "9" * len(run)
     if run.isupper():
         return "A"
     return "a" if run.islower() else "Aa"
@@ -174,8 +174,8 @@ class ResultTally:
         if not matched and submitted and len(one.unmatched) < EXAMPLES:
             one.unmatched.append(path)
         if reason is not None:
-            known = reason[:_REASON_CHARS]
-            one.reasons[known if known in one.reasons or len(one.reasons) < MOST_REASONS else "…"] += 1
+            known = reason[:_MAX_REASON_TEXT_CHARS]
+            one.reasons[known if known in one.reasons or len(one.reasons) < MAX_KEPT_REASONS else "…"] += 1
         for name, value in (result or {}).items():
             if value not in {None, ""} if isinstance(value, str | None) else value not in ([], {}):
                 self._count_field(name)

@@ -18,28 +18,28 @@ from assayd.model.run import Cause
 
 ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 SHA256 = r"^[0-9a-f]{64}$"
-NODE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$"
+NODE_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$"
 
 HEARTBEAT_INTERVAL_S = 5.0
 """Seconds between two heartbeats of a node or gateway."""
 HEARTBEAT_TIMEOUT_S = 15.0
 """Seconds after its last heartbeat for which a node or gateway counts as alive."""
-INLINE_BYTES = 64 * 2**10
+MAX_INLINE_BYTES = 64 * 2**10
 """Maximum size of a file that is sent with the verdict; larger files are sent before the verdict."""
-MOST_CAPACITY = 256
+MAX_CAPACITY = 256
 """Maximum number of concurrent attempts of a node, even if the node reports more."""
 MOST_FILES = 400
 MOST_EVENTS = 5_000
-MOST_SEQ = 10**6
+MAX_EVENT_SEQ = 10**6
 """Maximum number of events of a run; the event numbers of the next run begin above it."""
 MOST_NAME = 8192
-MOST_OUTPUT = 512 * 2**10
+MAX_PIECE_CHARS = 512 * 2**10
 
-NODES_VALUES = 1_000_000
+MAX_NODE_VALUES = 1_000_000
 """Maximum number of values in a node's document, because reports contain results of any size."""
-MOST_TEXT = 2000
+MAX_ERROR_CHARS = 2000
 """Maximum number of characters of an error message to store."""
-MOST_MESSAGE = 64 * 2**10
+MAX_RAW_ERROR_CHARS = 64 * 2**10
 """Maximum number of characters of an error message to accept."""
 MAX_RULES = 50
 
@@ -52,7 +52,7 @@ Moment = Annotated[
 ShortText = Annotated[str, Field(max_length=512)]
 """A name or a digest."""
 Milliseconds = Annotated[float, Field(ge=0, le=1e10)]
-Number = Annotated[int, Field(ge=0, le=MOST_SEQ)]
+Number = Annotated[int, Field(ge=0, le=MAX_EVENT_SEQ)]
 
 
 class _RequestDocument(BaseModel):
@@ -71,7 +71,7 @@ class NodeHeartbeat(_RequestDocument):
     `leaving`: the node is shutting down in an orderly way, and this is its last heartbeat.
     """
 
-    capacity: int = Field(ge=1, le=MOST_CAPACITY)
+    capacity: int = Field(ge=1, le=MAX_CAPACITY)
     ready: bool
     reason: str = Field("", max_length=1000)
     draining: bool = False
@@ -147,12 +147,12 @@ class OutputBody(_RequestDocument):
     """A piece of a unit's output."""
 
     unit: str = Field(max_length=MOST_NAME)
-    text: str = Field(max_length=MOST_OUTPUT)
+    text: str = Field(max_length=MAX_PIECE_CHARS)
 
 
 class _LiveEvent(_RequestDocument):
     run: int = Field(ge=0, le=1)
-    seq: int = Field(ge=1, le=MOST_SEQ)
+    seq: int = Field(ge=1, le=MAX_EVENT_SEQ)
     at: Moment
 
 
@@ -226,7 +226,7 @@ class RunFailure(_RequestDocument):
     """The internal error of a run."""
 
     code: str = Field(pattern=r"^[a-z0-9_.]{1,64}$")
-    message: str = Field(max_length=MOST_MESSAGE)
+    message: str = Field(max_length=MAX_RAW_ERROR_CHARS)
 
 
 class JudgedAttempt(_RequestDocument):
@@ -242,7 +242,7 @@ class JudgedAttempt(_RequestDocument):
     timings_ms: RunTimings
     warm: bool | None
     cause: Cause | None
-    rules: list[Annotated[str, Field(max_length=MOST_MESSAGE)]] = Field(max_length=MAX_RULES)
+    rules: list[Annotated[str, Field(max_length=MAX_RAW_ERROR_CHARS)]] = Field(max_length=MAX_RULES)
     enforcement: Enforcement | None = None
     approvable: bool = True
     error: RunFailure | None

@@ -25,10 +25,10 @@ from assayd_cluster.tokens import Scope as TokenScope
 
 log = structlog.get_logger()
 
-NODES = "/v1/nodes"
+NODES_PATH = "/v1/nodes"
 OPEN = frozenset({"/healthz"})
 """Paths that don't require a token, for load balancers."""
-MONITORED = frozenset({"/metrics", "/v1/doctor", "/readyz", "/healthz"})
+METRICS_SCOPE_PATHS = frozenset({"/metrics", "/v1/doctor", "/readyz", "/healthz"})
 """Paths that the scope `metrics` allows."""
 READING = frozenset({"GET", "HEAD"})
 POLICY_VIOLATION = 1008
@@ -100,7 +100,7 @@ class TokenGate:
                 return
             message = "this gateway needs a token as `Authorization: Bearer …`; an operator creates one"
             raise RequestError("token.missing", f"{message} with `assay token create`")
-        address = client_address_key(scope)
+        address = build_client_address_key(scope)
         record = await self._verifier.verify(secret, address)
         if (shown := scope["state"].get(SHOWN)) is not None:
             shown(is_operator=record.has_any_scope(TokenScope.OPERATE))
@@ -190,7 +190,7 @@ def pop_token(scope: Scope) -> str | None:
 def require_scope(record: TokenRecord, method: str, path: str) -> None:
     """Raise RequestError ``token.scope`` unless the token's scopes allow the request."""
     if record.node is not None:
-        own = f"{NODES}/{record.node}"
+        own = f"{NODES_PATH}/{record.node}"
         allowed = path == own or path.startswith(f"{own}/")
         what = f"belongs to node {record.node!r}, and is valid only for paths below {own}"
     elif is_node_route(path) and not record.has_any_scope(TokenScope.OPERATE):
@@ -199,7 +199,9 @@ def require_scope(record: TokenRecord, method: str, path: str) -> None:
         reading = method in READING
         allowed = record.has_any_scope(TokenScope.SUBMIT, TokenScope.OPERATE)
         allowed = allowed or (reading and record.has_any_scope(TokenScope.READ))
-        allowed = allowed or (reading and path in MONITORED and record.has_any_scope(TokenScope.METRICS))
+        allowed = allowed or (
+            reading and path in METRICS_SCOPE_PATHS and record.has_any_scope(TokenScope.METRICS)
+        )
         what = "is read-only" if record.has_any_scope(TokenScope.READ) else "is for metrics and health"
     if not allowed:
         raise RequestError("token.scope", f"the token {record.name!r} {what}")
@@ -207,7 +209,7 @@ def require_scope(record: TokenRecord, method: str, path: str) -> None:
 
 def is_node_route(path: str) -> bool:
     """Return whether a path is below `NODES`, the prefix of the routes for nodes."""
-    return path == NODES or path.startswith(f"{NODES}/")
+    return path == NODES_PATH or path.startswith(f"{NODES_PATH}/")
 
 
 def require_node_token(request: Request, name: str) -> None:
@@ -217,15 +219,15 @@ def require_node_token(request: Request, name: str) -> None:
         raise RequestError("token.scope", f"only node {name[:64]!r} may do this, with its own token")
 
 
-def client_address_key(scope: Scope) -> str:
+def build_client_address_key(scope: Scope) -> str:
     """Return the key for counting failures: the client's address, or the user of the Unix socket."""
     caller = scope["state"].get("caller")
     if isinstance(caller, Caller):
         return f"uid {caller.peer.uid}"
-    return rate_limit_key((scope.get("client") or ("",))[0])
+    return build_rate_limit_key((scope.get("client") or ("",))[0])
 
 
-def rate_limit_key(text: str) -> str:
+def build_rate_limit_key(text: str) -> str:
     """Return the rate-limit key of an address: the IPv4 address, or the IPv6 address's /64 network.
 
     Return ``unknown`` for any other text.

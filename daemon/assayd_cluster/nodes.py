@@ -33,11 +33,11 @@ from assayd.store.tables import from_micros
 from assayd_cluster.documents import HEARTBEAT_TIMEOUT_S, HeartbeatAnswer, NodeHeartbeat
 from assayd_cluster.tables import LIVE_SINCE, NOW, dispatches, gateways, nodes, tokens
 
-DRAINED = "drained by an operator"
-FAILING = (
+DRAINED_REASON = "drained by an operator"
+FAILING_REASON = (
     "drained by a gateway, because it returned no verdicts or claimed no runs; check its host, then resume it"
 )
-STOPPED = "stopped in order"
+STOPPED_REASON = "stopped in order"
 FULL = "runs wait in its daemon, because the daemon or its engine is busy"
 
 _LIVE = select(nodes, NOW.label("now")).where(nodes.c.beat_at > LIVE_SINCE).order_by(nodes.c.name)
@@ -57,7 +57,7 @@ class DrainState(IntEnum):
     @property
     def why(self) -> str:
         """Return the reason why the node accepts no work, or an empty string if it isn't drained."""
-        return ("", DRAINED, FAILING)[self]
+        return ("", DRAINED_REASON, FAILING_REASON)[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,8 +213,8 @@ def _build_node(row: RowMapping) -> Node:
 
 def _derive_state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
     """Return a node's state, and the reason if it accepts no work (or an empty string)."""
-    if row["why"] == STOPPED:
-        return "stopped", STOPPED
+    if row["why"] == STOPPED_REASON:
+        return "stopped", STOPPED_REASON
     if silent_s > HEARTBEAT_TIMEOUT_S:
         return "lost", f"silent for {silent_s:.0f} s; check that its host and assayd-node run"
     if row["drained"]:
@@ -279,7 +279,7 @@ class ClusterSnapshot:
 def find_rejection_reason(beat: NodeHeartbeat, profiles: Mapping[str, str]) -> str:
     """Return the reason why a node must not accept work, or an empty string if it can."""
     if beat.leaving:
-        return STOPPED
+        return STOPPED_REASON
     if not are_versions_compatible(beat.version, __version__):
         return f"version {beat.version} is more than one minor away from the gateway's {__version__}"
     if beat.draining:

@@ -23,7 +23,7 @@ import uvicorn
 from assayd.api.bounded_http import ConnectionSlots
 from assayd.api.peer import PeerHttpTools
 from assayd.errors import ConfigError
-from assayd_cluster.gate import SHOWN, rate_limit_key
+from assayd_cluster.gate import SHOWN, build_rate_limit_key
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ ACCEPT_S = 1.0
 CONNECTIONS = 256
 TOKEN_S = 10.0
 """Seconds after the handshake within which a connection must send a valid token."""
-MOST_REMEMBERED = 256
+MAX_OPERATOR_ADDRESSES = 256
 """Maximum number of operators' addresses to store, which can use the reserved slots."""
 
 
@@ -140,7 +140,7 @@ class TlsServer(uvicorn.Server):
                 log.error("connection.not_accepted", problem=str(problem))
                 await asyncio.sleep(ACCEPT_S)
                 continue
-            address = rate_limit_key(peer[0])
+            address = build_rate_limit_key(peer[0])
             if not self._places.acquire(address, is_operator=address in self._operators):
                 connected.close()
                 continue
@@ -169,7 +169,7 @@ class TlsServer(uvicorn.Server):
     def _remember_operator(self, address: str) -> None:
         self._operators[address] = None
         self._operators.move_to_end(address)
-        if len(self._operators) > MOST_REMEMBERED:
+        if len(self._operators) > MAX_OPERATOR_ADDRESSES:
             self._operators.popitem(last=False)
 
     def _create_protocol(self, count: _ConnectionSlot, address: str) -> asyncio.Protocol:
@@ -245,16 +245,16 @@ def listen_tcp(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     if not (port.isascii() and port.isdigit() and int(port) < 2**16):
-        raise _listen_error(address, "it has no port")
+        raise _build_listen_error(address, "it has no port")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         server = socket.create_server((host, int(port)), family=family, backlog=1024, reuse_port=True)
     except OSError as problem:
-        raise _listen_error(address, problem.strerror or str(problem)) from problem
+        raise _build_listen_error(address, problem.strerror or str(problem)) from problem
     server.setblocking(False)
     return server
 
 
-def _listen_error(address: str, why: str) -> ConfigError:
+def _build_listen_error(address: str, why: str) -> ConfigError:
     message = f"cluster.listen is {address!r}: {why}; write HOST:PORT of this host"
     return ConfigError("tls.unusable", message, field="cluster.listen")

@@ -18,14 +18,14 @@ from sqlalchemy.exc import ArgumentError
 
 from assayd.errors import ConfigError
 from assayd.settings import Count, LogSettings, RootSettings, Settings, load_program_settings
-from assayd_cluster.documents import MOST_CAPACITY
+from assayd_cluster.documents import MAX_CAPACITY
 
 GATEWAY_FILE = Path("/etc/assayd/gateway.toml")
 NODE_FILE = Path("/etc/assayd/node.toml")
 NODE_PREFIX = "ASSAYD_NODE_"
-MOST_SECRET_BYTES = 64 * 2**10
+MAX_SECRET_BYTES = 64 * 2**10
 
-_WHERE_TO = ("host", "hostaddr", "service", "servicefile", "passfile")
+_HOST_PARAMETERS = ("host", "hostaddr", "service", "servicefile", "passfile")
 """Parameters of a database URL that determine its host."""
 
 
@@ -86,7 +86,7 @@ class ClusterSettings(_Section):
         "assayd.attempts", description="Queue of attempts; the same on all gateways and nodes of a cluster."
     )
     longest_run_h: Count = Field(6, description="Hours after which an attempt on a node counts as lost.")
-    node_capacity: Annotated[Count, Field(le=MOST_CAPACITY)] = Field(
+    node_capacity: Annotated[Count, Field(le=MAX_CAPACITY)] = Field(
         64,
         description="Attempts that a node may have in hand at once; a larger capacity counts as this.",
     )
@@ -129,7 +129,7 @@ class NodeSettings(RootSettings):
         "assayd.attempts", description="Queue of attempts; the same on all gateways and nodes of a cluster."
     )
     socket: Path = Field(Path("/run/assayd/assayd.sock"), description="Socket of the daemon on this host.")
-    capacity: Annotated[Count, Field(le=MOST_CAPACITY)] = Field(
+    capacity: Annotated[Count, Field(le=MAX_CAPACITY)] = Field(
         4, description="Attempts that this node runs at once."
     )
     log: LogSettings = LogSettings()
@@ -163,7 +163,7 @@ def read_secret(path: Path | None, setting: str) -> str:
         )
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(MOST_SECRET_BYTES).strip()
+            text = file.read(MAX_SECRET_BYTES).strip()
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError("settings.invalid", f"{setting}: can't read {path}: {problem}") from problem
     if not text or "\n" in text:
@@ -199,7 +199,7 @@ def require_encrypted_database(url: str, setting: str) -> None:
     except ArgumentError:
         raise ConfigError("settings.invalid", f"{setting}: not a database URL", field=setting) from None
     named = [parts.host or ""]
-    for name in _WHERE_TO:
+    for name in _HOST_PARAMETERS:
         given = parts.query.get(name, ())
         named += [given] if isinstance(given, str) else given
     hosts = [host for each in named for host in each.split(",") if host]

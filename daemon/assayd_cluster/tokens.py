@@ -41,21 +41,23 @@ FIRST_TENANT = 2**32
 """The smallest number of a tenant, which is larger than any user id of a host."""
 NODES_TENANT = "nodes"
 """The owner of all tokens of nodes, and of no other tokens."""
-TRIES = 5
+MAX_NAME_TRIES = 5
 
 FRESH_S = 2.0
 """Seconds for which a token's record is cached."""
-REVOKED_S = 3600.0
+REVOKED_TTL_S = 3600.0
 """Seconds for which a revoked token is cached."""
 KEPT = 4096
-USE_S = 60.0
+USE_INTERVAL_S = 60.0
 """Minimum number of seconds between two records of a token's use."""
 FAILURES = 10
-"""Failures of an address, plus one per `FAILURE_S` seconds, before its tokens are queued for lookup."""
-FAILURE_S = 6.0
-MOST_IN_TURN = 32
+"""Failures of an address, plus one per `FAILURE_LEAK_S` seconds, before its tokens are queued for lookup."""
+FAILURE_LEAK_S = 6.0
+MAX_QUEUED_TOKENS = 32
 """Maximum number of tokens in the queue for addresses with too many failures."""
-_WHOLE = select(tokens, tenants.c.name.label("tenant")).join(tenants, tenants.c.id == tokens.c.tenant_id)
+_SELECT_TOKEN = select(tokens, tenants.c.name.label("tenant")).join(
+    tenants, tenants.c.id == tokens.c.tenant_id
+)
 
 
 class Scope(Enum):
@@ -163,13 +165,13 @@ class DatabaseTokens:
 
     async def list(self) -> list[TokenRecord]:
         """Return all tokens, starting with the newest."""
-        wanted = _WHOLE.order_by(tokens.c.id.desc())
+        wanted = _SELECT_TOKEN.order_by(tokens.c.id.desc())
         rows = await self._access.read(lambda connection: connection.execute(wanted).mappings().all())
         return [_build_record(row) for row in rows]
 
     async def find(self, sha256: str) -> TokenRecord | None:
         """Return the token with this digest, even if it is revoked, or None if it doesn't exist."""
-        wanted = _WHOLE.where(tokens.c.sha256 == sha256)
+        wanted = _SELECT_TOKEN.where(tokens.c.sha256 == sha256)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
         # The index may compare in any way; the decisive comparison takes constant time.
         same = row is not None and secrets.compare_digest(str(row["sha256"]), sha256)
@@ -182,7 +184,7 @@ class DatabaseTokens:
         def apply(connection: Connection) -> RowMapping | None:
             ended = update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None))
             connection.execute(ended.values(revoked_at=at))
-            return connection.execute(_WHOLE.where(tokens.c.id == token_id)).mappings().first()
+            return connection.execute(_SELECT_TOKEN.where(tokens.c.id == token_id)).mappings().first()
 
         row = await self._access.write(apply)
         return None if row is None else _build_record(row)
@@ -198,7 +200,7 @@ class DatabaseTokens:
 
         Raises: StoreError ``store.busy``, after `TRIES` conflicts.
         """
-        for _ in range(TRIES):
+        for _ in range(MAX_NAME_TRIES):
             found = await self._access.write(lambda connection: self._try_create_tenant(connection, name))
             if found is not None:
                 return found
@@ -281,7 +283,7 @@ class TokenVerifier:
         self._tokens = tokens
         self._clock = clock
         self._known: OrderedDict[str, _CachedToken] = OrderedDict()
-        self._failures = FailureRateLimiter(FAILURES, FAILURE_S)
+        self._failures = FailureRateLimiter(FAILURES, FAILURE_LEAK_S)
         self._turn = asyncio.Lock()
         self._in_turn = 0
         self._noting: set[asyncio.Task[None]] = set()
@@ -306,7 +308,7 @@ class TokenVerifier:
             slowed = not seen and self._failures.is_limited(address, now)
             record = await (self._find_token_in_queue(sha256) if slowed else self._find_token(sha256))
             if record is None:
-                raise self._unknown_token_error(sha256, address, now, slowed=slowed)
+                raise self._build_unknown_token_error(sha256, address, now, slowed=slowed)
             known = self._cache_record(sha256, record, now)
         if known.record.revoked_at is not None:
             log.warning("token.refused", address=address, token_id=known.record.id, why="revoked")
@@ -330,8 +332,8 @@ class TokenVerifier:
 
         Raises: RequestError ``token.failures``, if the queue is full.
         """
-        if self._in_turn >= MOST_IN_TURN:
-            raise _rate_limit_error()
+        if self._in_turn >= MAX_QUEUED_TOKENS:
+            raise _build_rate_limit_error()
         self._in_turn += 1
         try:
             async with self._turn:
@@ -339,18 +341,20 @@ class TokenVerifier:
         finally:
             self._in_turn -= 1
 
-    def _unknown_token_error(self, sha256: str, address: str, now: float, *, slowed: bool) -> RequestError:
+    def _build_unknown_token_error(
+        self, sha256: str, address: str, now: float, *, slowed: bool
+    ) -> RequestError:
         self._known.pop(sha256, None)
         self._failures.note(address, now)
         if slowed:
-            return _rate_limit_error()
+            return _build_rate_limit_error()
         log.warning("token.refused", address=address, why="unknown")
         return RequestError("token.refused", "unknown token; check that its file is complete")
 
     def _cache_record(self, sha256: str, record: TokenRecord, now: float) -> _CachedToken:
         known = self._known.pop(sha256, None) or _CachedToken(record, 0.0)
         # A revoked token stays revoked.
-        known.record, known.until = record, now + (FRESH_S if record.revoked_at is None else REVOKED_S)
+        known.record, known.until = record, now + (FRESH_S if record.revoked_at is None else REVOKED_TTL_S)
         self._known[sha256] = known
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
@@ -359,7 +363,7 @@ class TokenVerifier:
     def _schedule_use_record(self, known: _CachedToken, now: float) -> None:
         if known.used_until > now:
             return
-        known.used_until = now + USE_S
+        known.used_until = now + USE_INTERVAL_S
         task = asyncio.get_running_loop().create_task(self._record_use(known.record.id))
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
@@ -371,6 +375,6 @@ class TokenVerifier:
             log.warning("token.use_not_noted", token_id=token_id, problem=error.message)
 
 
-def _rate_limit_error() -> RequestError:
+def _build_rate_limit_error() -> RequestError:
     message = "too many requests with unknown tokens; try again in a minute"
     return RequestError("token.failures", message, retryable=True)

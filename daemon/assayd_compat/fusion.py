@@ -35,7 +35,7 @@ from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, Program
 INPUT = ".cells.json"
 OUTPUT = ".answers.json"
 MOST_CELLS = 500
-_FIELDS = {"stdout": str, "stderr": str, "display": list, "error": list}
+_TYPE_BY_FIELD = {"stdout": str, "stderr": str, "display": list, "error": list}
 
 DRIVER = """
 import ast, contextlib, io, json, signal, sys, traceback
@@ -99,13 +99,13 @@ def parse_results(answers: bytes | None) -> list[dict[str, Any]] | None:
 def _is_cell_answer(each: object) -> bool:
     return (
         isinstance(each, dict)
-        and each.keys() == _FIELDS.keys()
-        and all(isinstance(each[name], kind) for name, kind in _FIELDS.items())
+        and each.keys() == _TYPE_BY_FIELD.keys()
+        and all(isinstance(each[name], kind) for name, kind in _TYPE_BY_FIELD.items())
     )
 
 
 CLIENT = "sandbox-fusion"
-UNKNOWN_LANGUAGE = "no image of this daemon has the language {name!r}; use one of {known}"
+UNKNOWN_LANGUAGE_MESSAGE = "no image of this daemon has the language {name!r}; use one of {known}"
 
 
 class RunCodeRequest(BaseModel):
@@ -143,7 +143,9 @@ async def run_code(request: Request) -> Response:
     language = BY_NAME.get(asked.language)
     if language is None:
         return json_response(
-            _sandbox_error(UNKNOWN_LANGUAGE.format(name=asked.language, known=", ".join(BY_NAME)))
+            _build_sandbox_error(
+                UNKNOWN_LANGUAGE_MESSAGE.format(name=asked.language, known=", ".join(BY_NAME))
+            )
         )
     program = _build_program(asked, language)
     try:
@@ -151,7 +153,7 @@ async def run_code(request: Request) -> Response:
             request, get_executor(request).run(program, hold=get_reservation(request).add)
         )
     except ClientError as problem:
-        return json_response(_sandbox_error(problem.message))
+        return json_response(_build_sandbox_error(problem.message))
     return json_response(_build_code_answer(result))
 
 
@@ -178,7 +180,7 @@ async def run_jupyter(request: Request) -> Response:
             request, get_executor(request).run(program, hold=get_reservation(request).add)
         )
     except ClientError as problem:
-        return json_response({**_sandbox_error(problem.message), "driver": None, "cells": []})
+        return json_response({**_build_sandbox_error(problem.message), "driver": None, "cells": []})
     ran = parse_results(result.files.get(OUTPUT))
     over = result.run is None or not result.run.has_succeeded or ran is None
     return json_response(
@@ -227,7 +229,7 @@ def _convert_files(given: dict[str, str | None]) -> dict[str, object]:
 def _build_code_answer(result: ProgramResult) -> dict[str, object]:
     last = result.run or result.compiled
     if last is None or last.end is ProgramEndReason.OURS:
-        return _sandbox_error(last.message if last else "the program did not run")
+        return _build_sandbox_error(last.message if last else "the program did not run")
     return {
         "status": "Success" if result.run is not None and result.run.has_succeeded else "Failed",
         "message": "" if last.end is ProgramEndReason.EXITED else last.message,
@@ -269,7 +271,7 @@ def _encode_files(result: ProgramResult, without: str = "") -> dict[str, str]:
     }
 
 
-def _sandbox_error(message: str) -> dict[str, object]:
+def _build_sandbox_error(message: str) -> dict[str, object]:
     return {
         "status": "SandboxError",
         "message": message,

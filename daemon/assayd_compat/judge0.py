@@ -36,7 +36,7 @@ from assayd_compat.bodies import (
     run_while_connected,
 )
 from assayd_compat.executor import ProgramExecutor
-from assayd_compat.languages import BY_JUDGE0, Language
+from assayd_compat.languages import LANGUAGE_BY_JUDGE0, Language
 from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, ProgramResult, parse_process_end
 
 CLIENT = "judge0"
@@ -50,8 +50,8 @@ KEPT_BYTES = 64 * 2**20
 OVERHEAD_BYTES = 1024
 """Bytes of a submission in addition to its strings."""
 DEFAULT_FIELDS = ("stdout", "time", "memory", "stderr", "token", "compile_output", "message", "status")
-TEXTS = ("source_code", "stdin", "expected_output", "stdout", "stderr", "compile_output", "message")
-STATUSES = {
+TEXT_FIELDS = ("source_code", "stdin", "expected_output", "stdout", "stderr", "compile_output", "message")
+STATUS_NAME_BY_ID = {
     1: "In Queue",
     2: "Processing",
     3: "Accepted",
@@ -73,7 +73,7 @@ LANGUAGE_LABEL, EXPECTED_LABEL = "judge0_language", "judge0_expected"
 REFUSED = ("additional_files", "compiler_options")
 FIELDS = frozenset(
     {
-        *DEFAULT_FIELDS, *TEXTS, "language_id", "status_id", "created_at", "finished_at", "exit_code",
+        *DEFAULT_FIELDS, *TEXT_FIELDS, "language_id", "status_id", "created_at", "finished_at", "exit_code",
         "exit_signal", "wall_time", "cpu_time_limit", "wall_time_limit", "memory_limit", "language",
     }
 )  # fmt: skip
@@ -240,14 +240,14 @@ async def _run_submission(
 async def list_languages(request: Request) -> Response:
     """List the languages with their Judge0 ids."""
     return json_response(
-        [{"id": number, "name": found.judge0_name} for number, found in sorted(BY_JUDGE0.items())]
+        [{"id": number, "name": found.judge0_name} for number, found in sorted(LANGUAGE_BY_JUDGE0.items())]
     )
 
 
 async def show_language(request: Request) -> Response:
     """Respond with the language that has the Judge0 id in the path, or with status 404 if there is none."""
     number = request.path_params["number"]
-    found = BY_JUDGE0.get(number)
+    found = LANGUAGE_BY_JUDGE0.get(number)
     if found is None:
         return json_response({"error": "language not found"}, 404)
     shown = {"id": number, "name": found.judge0_name, "is_archived": False, "source_file": found.file}
@@ -258,7 +258,7 @@ async def show_language(request: Request) -> Response:
 
 async def list_statuses(request: Request) -> Response:
     """List the statuses with their Judge0 ids."""
-    return json_response([{"id": number, "description": text} for number, text in STATUSES.items()])
+    return json_response([{"id": number, "description": text} for number, text in STATUS_NAME_BY_ID.items()])
 
 
 async def show_version(request: Request) -> Response:
@@ -268,7 +268,7 @@ async def show_version(request: Request) -> Response:
 
 async def show_limits(request: Request) -> Response:
     """Return the limits of the profile for Python programs, under the names that Judge0 uses."""
-    limits = await get_executor(request).limits(BY_JUDGE0[71].policy)
+    limits = await get_executor(request).limits(LANGUAGE_BY_JUDGE0[71].policy)
     seconds, kilobytes = limits["unit_timeout_s"], limits["memory_mb"] * 1024
     return json_response(
         CONFIG
@@ -392,7 +392,7 @@ def _decode_request(asked: SubmissionRequest, *, encoded: bool) -> tuple[Submiss
             raise BadRequest(name, "isn't supported here; see docs/compat/judge0.md")
     if asked.enable_network:
         raise BadRequest("enable_network", "network can't be enabled")
-    found = BY_JUDGE0.get(asked.language_id)
+    found = LANGUAGE_BY_JUDGE0.get(asked.language_id)
     if found is None:
         raise BadRequest("language_id", f"language with id {asked.language_id} doesn't exist")
     if encoded:
@@ -463,7 +463,7 @@ def _describe_submission(
     shown: dict[str, Any] = {
         "token": token,
         "language_id": int(labels.get(LANGUAGE_LABEL, "0")),
-        "status": {"id": status, "description": STATUSES[status]},
+        "status": {"id": status, "description": STATUS_NAME_BY_ID[status]},
         "status_id": status,
         "message": problem or None,
         "compile_output": (last.stderr or None) if broken and last else None,
@@ -533,7 +533,7 @@ def _parse_fields(request: Request) -> Sequence[str]:
 def _select_fields(found: Mapping[str, Any], fields: Sequence[str], *, encoded: bool) -> dict[str, Any]:
     shown = {name: found.get(name) for name in fields}
     if encoded:
-        shown |= {name: _encode_field(text) for name in TEXTS if (text := shown.get(name)) is not None}
+        shown |= {name: _encode_field(text) for name in TEXT_FIELDS if (text := shown.get(name)) is not None}
     return shown
 
 

@@ -163,5 +163,5 @@ LANGUAGES = (
 )
 
 BY_NAME = {language.name: language for language in LANGUAGES}
-BY_PISTON = {name: language for language in LANGUAGES for name in language.piston}
-BY_JUDGE0 = {number: language for language in LANGUAGES for number in language.judge0}
+LANGUAGE_BY_PISTON = {name: language for language in LANGUAGES for name in language.piston}
+LANGUAGE_BY_JUDGE0 = {number: language for language in LANGUAGES for number in language.judge0}

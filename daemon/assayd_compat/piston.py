@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from assayd_client.errors import ClientError
 from assayd_compat.bodies import BadRequest, get_executor, json_response, read_body, run_while_connected
-from assayd_compat.languages import BY_PISTON, LANGUAGES, Language
+from assayd_compat.languages import LANGUAGE_BY_PISTON, LANGUAGES, Language
 from assayd_compat.program import ProcessEnd, Program, ProgramEndReason
 
 CLIENT = "piston"
@@ -100,7 +100,7 @@ def _build_program(asked: ExecuteRequest) -> Program:
 
     Raises: BadRequest, if the language or version is unknown, or a file is invalid.
     """
-    language = BY_PISTON.get(asked.language)
+    language = LANGUAGE_BY_PISTON.get(asked.language)
     if language is None or not _matches_version(language, asked.version):
         raise BadRequest("language", f"{asked.language}-{asked.version} runtime is unknown")
     main, *others = asked.files

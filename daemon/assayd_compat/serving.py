@@ -28,7 +28,7 @@ from assayd_compat.app import build_service
 from assayd_compat.languages import BY_NAME
 
 CONNECTIONS = 2048
-DESCRIPTORS = 8192
+MIN_DESCRIPTORS = 8192
 """The needed number of open descriptors: one per connection, and one per running program."""
 GRACE_S = 10
 """Seconds to wait for running programs at shutdown."""
@@ -209,7 +209,7 @@ def _has_listener(path: Path) -> bool:
 def _raise_descriptor_limit() -> None:
     """Raise the soft limit on open file descriptors to the needed number, but not above the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(DESCRIPTORS, hard)), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(MIN_DESCRIPTORS, hard)), hard))
 
 
 def _exit_on_signal(_: int, __: FrameType | None) -> None:

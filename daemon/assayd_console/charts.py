@@ -233,7 +233,7 @@ COLUMN, NODE_ROW = 190, 46
 WIDE, TALL = 150, 34
 NAME_CHARS = 18
 MAX_EDGES = 2000
-COLOURS = {"running": "bar", "repairing": "bar", "skipped": "waiting"}
+CLASS_BY_STATE = {"running": "bar", "repairing": "bar", "skipped": "waiting"}
 """The CSS class for each node state that isn't also a verdict."""
 
 
@@ -273,7 +273,7 @@ def _draw_node(node: Document, place: tuple[int, int]) -> Iterator[Markup]:
         '<text x="{}" y="{}">{}</text><text class="dim" x="{}" y="{}">{}{}</text>'
     ).format(
         left, top, WIDE, TALL,
-        COLOURS.get(state, state), left, top, TALL,
+        CLASS_BY_STATE.get(state, state), left, top, TALL,
         left + 13, top + 14, shorten(node["id"], NAME_CHARS),
         left + 13, top + 29, state, " (reused)" if node["reused"] else "",
     )  # fmt: skip

@@ -18,7 +18,7 @@ from assayd_client import AsyncClient, Document, StreamEvent, requests
 from assayd_client.cli.sample import MetricsSample, SampleSpan, build_sample_span, parse_metrics
 from assayd_client.requests import ClientRequest
 
-KEPT_S = 60.0
+KINDS_CACHE_S = 60.0
 """Seconds for which kinds and profiles are cached: they are large, and change only at a reload."""
 EVERY_S = 5.0
 HOUR_COUNTS_MAX_AGE_S = 30.0
@@ -51,8 +51,8 @@ class ConsoleDaemon:
         return self._client.send_for_lines(replace(request, reads=None))
 
     async def kinds(self) -> list[Document]:
-        """Return all kinds, sorted by name, from a cache of `KEPT_S` seconds."""
-        if self._kinds is None or self._clock() - self._kinds[0] > KEPT_S:
+        """Return all kinds, sorted by name, from a cache of `KINDS_CACHE_S` seconds."""
+        if self._kinds is None or self._clock() - self._kinds[0] > KINDS_CACHE_S:
             found = (await self.ask(requests.kinds()))["kinds"]
             self._kinds = (self._clock(), sorted(found, key=lambda kind: str(kind["kind"])))
         return self._kinds[1]

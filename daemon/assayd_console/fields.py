@@ -44,7 +44,7 @@ async def read_form(request: Request) -> Mapping[str, str]:
 
 LONG = frozenset({"code", "content", "stdin"})
 """String properties with several lines."""
-UNITS = {"_s": "seconds", "_ms": "milliseconds", "_mb": "MiB"}
+UNIT_BY_SUFFIX = {"_s": "seconds", "_ms": "milliseconds", "_mb": "MiB"}
 FILE = {"properties": {"name": {"type": "string"}, "content": {"type": "string"}}, "required": ["name"]}
 """The schema of a row for a property that maps names to strings."""
 
@@ -182,7 +182,7 @@ def _build_field(place: str, shape: _FieldInput, typed: Mapping[str, str], requi
 def _iter_help_sentences(place: str, form: str, described: Document) -> Iterator[str]:
     if said := described.get("description", ""):
         yield said
-    elif form == "number" and (unit := UNITS.get(place[place.rfind("_") :])):
+    elif form == "number" and (unit := UNIT_BY_SUFFIX.get(place[place.rfind("_") :])):
         yield f"In {unit}."
     default = described.get("default")
     if default not in (None, "", [], {}):

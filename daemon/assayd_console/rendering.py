@@ -30,14 +30,14 @@ from starlette.responses import HTMLResponse, Response
 from assayd import __version__
 from assayd_client import Document
 from assayd_client.cli.report import SubmissionOrigin
-from assayd_client.cli.terminal import UNSAFE, format_age, format_duration, plain
+from assayd_client.cli.terminal import UNSAFE_PATTERN, format_age, format_duration, plain
 from assayd_console import charts
 
 LINE_CHARS = 2000
 """Maximum characters of one line; the rest is counted."""
-TEXT_CHARS = 64_000
+MAX_SHOWN_TEXT_CHARS = 64_000
 """Maximum characters of one text on a page."""
-UNSAFE_RUNS = re.compile(f"{UNSAFE.pattern}+")
+UNSAFE_RUNS = re.compile(f"{UNSAFE_PATTERN.pattern}+")
 CODE = Markup('<span class="code">{}</span>')
 
 
@@ -59,10 +59,10 @@ def mark_invisible(text: str) -> Markup:
 
 def cut_lines(text: str) -> str:
     """Truncate very long lines and texts, and state the number of omitted characters."""
-    shown = "\n".join(_truncate_line(line) for line in text[:TEXT_CHARS].split("\n"))
-    if len(text) <= TEXT_CHARS:
+    shown = "\n".join(_truncate_line(line) for line in text[:MAX_SHOWN_TEXT_CHARS].split("\n"))
+    if len(text) <= MAX_SHOWN_TEXT_CHARS:
         return shown
-    return f"{shown}\n… ({len(text) - TEXT_CHARS:,} more characters)"
+    return f"{shown}\n… ({len(text) - MAX_SHOWN_TEXT_CHARS:,} more characters)"
 
 
 def _truncate_line(line: str) -> str:
@@ -333,10 +333,10 @@ def _build_source(name: str, text: str, placed: Mapping[int, list[Document]]) ->
 
 def _build_lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> Iterator[SourceLine]:
     shown = _select_lines(len(lines), placed)
-    left_out, room, read, after = 0, TEXT_CHARS, 0, ""
+    left_out, room, read, after = 0, MAX_SHOWN_TEXT_CHARS, 0, ""
     for number, text in enumerate(lines, 1):
         read += len(text)
-        opened, after = after, find_open_quotes(text, after) if read < TEXT_CHARS else ""
+        opened, after = after, find_open_quotes(text, after) if read < MAX_SHOWN_TEXT_CHARS else ""
         room -= min(len(text), LINE_CHARS) if number in shown else 0
         if number not in shown or (room < 0 and number not in placed):
             left_out += 1

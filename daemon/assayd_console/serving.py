@@ -30,8 +30,8 @@ from assayd_console.guard import COOKIE, SESSION_LIFETIME_S, ConsoleGuard, Sessi
 from assayd_console.pages import attempts, batches, chains, now, reference, submit, trends
 from assayd_console.rendering import HERE, enable_cluster_menu, render_page
 
-TOKEN_CHARS = 256
-USED_LINK = (
+MAX_LOGIN_TOKEN_CHARS = 256
+USED_LINK_MESSAGE = (
     "This link was already used, or is invalid. For a new one, press Enter in the "
     "terminal of `assay console`.\n"
 )
@@ -42,7 +42,7 @@ PAGES = (attempts, submit, batches, chains, now, reference, trends)
 
 ADDRESS = "127.0.0.1"
 CONNECTIONS = 64
-GRACE_S = 1
+SHUTDOWN_WAIT_S = 1
 """Seconds that the shutdown waits for open pages."""
 
 
@@ -72,11 +72,11 @@ def build_console(
     async def log_in(request: Request) -> Response:
         token = b""
         async for piece in request.stream():
-            token = (token + piece)[: TOKEN_CHARS + 1]
+            token = (token + piece)[: MAX_LOGIN_TOKEN_CHARS + 1]
         session = sessions.redeem_login_token(token.decode("ascii", "replace"))
         if session is None:
             return PlainTextResponse(
-                USED_LINK,
+                USED_LINK_MESSAGE,
                 403,
             )
         if after_login is not None:
@@ -148,7 +148,10 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
             after_login=links.renew_link if link_file else None,
         )
         config = build_server_config(
-            app, http=SameUserHttpProtocol, limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=GRACE_S
+            app,
+            http=SameUserHttpProtocol,
+            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=SHUTDOWN_WAIT_S,
         )
         links.renew_link()
         if link_file is None and sys.stdin.isatty():

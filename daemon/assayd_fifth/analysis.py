@@ -37,18 +37,18 @@ from assayd_fifth.program import FifthProgram, UnknownWord
 from assayd_fifth.repairs import find_best_change
 from assayd_fifth.tokens import is_number
 
-_MOST_GUESSED = 25
+_MAX_GUESSED_WORDS = 25
 """Maximum number of unknown words to find near matches for, because each search takes time."""
-_MOST_PARAMETERS = 16
+_MAX_PARAMETER_TOKENS = 16
 _SIGN_WORDS = frozenset({".", "!", "@"})
 """Words of one sign that are often written without the space before them."""
 _NO_HINT = "Define it before this line, or use words that exist."
 
 __all__ = ["Analysis", "analyze_program", "downgrade_errors", "get_language", "extract_program"]
-_MOST_TRIED = 5
-_MOST_REPAIRS = 3
+_MAX_FORMS_TRIED = 5
+_MAX_REPAIR_ROUNDS = 3
 _FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
-_MARK = "\ufeff"
+_BOM_CHARACTER = "\ufeff"
 """A byte order mark, which some editors write first."""
 
 
@@ -168,7 +168,7 @@ def _explain_named_parameters(program: FifthProgram, unknown: UnknownWord) -> st
     if segment is None or segment.opener is None or segment.comments:
         return None
     line = program.tell.line_number_at(segment.opener.start)
-    few = islice(segment.tokens, _MOST_PARAMETERS)
+    few = islice(segment.tokens, _MAX_PARAMETER_TOKENS)
     first = [token for token in few if program.tell.line_number_at(token.start) == line]
     if not first or unknown.token not in first or any(token.word in program.known for token in first):
         return None
@@ -182,7 +182,7 @@ class _WordGuesser:
     def __init__(self, program: FifthProgram, near: SimilarWordSearch) -> None:
         self._program = program
         self._near = near
-        self._left = _MOST_GUESSED
+        self._left = _MAX_GUESSED_WORDS
         self._known = tuple(sorted(program.known))
         self._words: tuple[str, ...] = ()
 
@@ -273,7 +273,7 @@ def _analyze_text(
         tell("forbidden.answer_blocks", 0)
     program = FifthProgram(language=about, tell=tell, files=files)
     program.read(text, libraries)
-    program.check_companions()
+    program.check_companion_words()
     report_unknown_words(program, near)
     return Analysis(findings=tell.findings(), libraries=tuple(program.libraries[2:]))
 
@@ -289,7 +289,7 @@ def _correct_foreign_forms(
 
     If no correction helps, return the program unchanged, with its analysis and no corrections.
     """
-    for chosen in (meant, *([one] for one in meant[:_MOST_TRIED] if len(meant) > 1)):
+    for chosen in (meant, *([one] for one in meant[:_MAX_FORMS_TRIED] if len(meant) > 1)):
         if not chosen:
             continue
         lines = text.split("\n")
@@ -307,7 +307,7 @@ def _repair_faults(
 ) -> tuple[Analysis, Mapping[str, tuple[Finding, ...]]]:
     """Return the repaired program's analysis, and the findings about the repaired faults by stage."""
     told: dict[str, tuple[Finding, ...]] = {}
-    for _ in range(_MOST_REPAIRS):
+    for _ in range(_MAX_REPAIR_ROUNDS):
         one = find_best_change(
             text, _list_findings(read), lambda changed: _list_findings(again(changed)), about.foreign.meanings
         )
@@ -349,7 +349,7 @@ def extract_program(answer: str) -> str:
 
     Without fences, only the byte order mark is removed.
     """
-    text = answer.removeprefix(_MARK)
+    text = answer.removeprefix(_BOM_CHARACTER)
     if _FENCE.search(text) is None:
         return text
     inside = False

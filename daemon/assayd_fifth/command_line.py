@@ -23,12 +23,12 @@ command_line = KindCommandLine(
 
 SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})
 """The suffixes of files that contain a program or a model's unchanged answer."""
-REQUESTS = frozenset({".yaml", ".yml"})
+REQUEST_SUFFIXES = frozenset({".yaml", ".yml"})
 """The suffixes of files that contain a `validation_request`."""
 REQUEST = "validation_request"
 
-_OPTIONS = frozenset(option.name for option in command_line.options)
-_SWITCHES = {"true": True, "false": False}
+_KNOWN_OPTIONS = frozenset(option.name for option in command_line.options)
+_SWITCH_VALUES = {"true": True, "false": False}
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
@@ -44,11 +44,11 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
         raise RequestError("request.options", "a Fifth program doesn't accept --input or --sample-path")
     texts = {name: text_of(name, content) for name, content in files.items()}
     first = next(iter(texts))
-    if PurePath(first).suffix.lower() in REQUESTS:
+    if PurePath(first).suffix.lower() in REQUEST_SUFFIXES:
         payload = _parse_request(first, texts.pop(first))
         return payload | ({"files": texts} if texts else {}) | _read_options(options.extra)
     if first != STDIN and PurePath(first).suffix.lower() not in SUFFIXES:
-        message = f"{first}: expected one of {', '.join(sorted(SUFFIXES | REQUESTS))}"
+        message = f"{first}: expected one of {', '.join(sorted(SUFFIXES | REQUEST_SUFFIXES))}"
         raise RequestError("request.files", message, field=first)
     payload = {"code": texts.pop(first)}
     if texts:
@@ -74,7 +74,7 @@ def _parse_request(name: str, text: str) -> dict[str, object]:
     if not isinstance(request, dict) or not isinstance(request.get("code"), str):
         message = f"{name}: expected `{REQUEST}:` with a field `code`"
         raise RequestError("request.files", message, field=name)
-    fields = {"code", *_OPTIONS}
+    fields = {"code", *_KNOWN_OPTIONS}
     if unknown := sorted(str(key) for key in request if key not in fields):
         message = f"{name}: unknown field {unknown[0][:64]!r}; known fields: {', '.join(sorted(fields))}"
         raise RequestError("request.files", message, field=name)
@@ -83,15 +83,15 @@ def _parse_request(name: str, text: str) -> dict[str, object]:
 
 def _read_options(options: Mapping[str, str]) -> dict[str, object]:
     """Parse the command-line options. Raises: RequestError ``request.options``."""
-    if unknown := set(options) - _OPTIONS:
-        message = f"unknown option {min(unknown)!r}; use one of {', '.join(sorted(_OPTIONS))}"
+    if unknown := set(options) - _KNOWN_OPTIONS:
+        message = f"unknown option {min(unknown)!r}; use one of {', '.join(sorted(_KNOWN_OPTIONS))}"
         raise RequestError("request.options", message, field=min(unknown))
     read: dict[str, object] = dict(options)
     for name in ("strict_mode", "execute"):
         if name in options:
-            if options[name] not in _SWITCHES:
+            if options[name] not in _SWITCH_VALUES:
                 raise RequestError("request.options", f"{name} must be true or false", field=name)
-            read[name] = _SWITCHES[options[name]]
+            read[name] = _SWITCH_VALUES[options[name]]
     if "libraries" in options:
         read["libraries"] = [each for each in options["libraries"].split(",") if each]
     return read

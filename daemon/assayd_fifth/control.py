@@ -29,7 +29,7 @@ _CLOSERS: Mapping[str, str] = {
     "case": "endcase",
     "of": "endof",
 }
-_RETURNS_REMEDY = (
+_RETURN_STACK_REMEDY = (
     "Take back each >r with one r>, and each 2>r with one 2r>, on every path and before exit; r@ only "
     "copies. Before exit in a loop, write unloop."
 )
@@ -68,11 +68,11 @@ class ControlStructures:
         """End the definition, or the part of the definition before `does>`."""
         for frame in self.frames:
             if not self.broken:
-                self._report_broken(
+                self._report_mismatch(
                     frame.token, f"'{frame.word}' is never closed.", f"Close it with {_CLOSERS[frame.word]}."
                 )
         self.frames.clear()
-        self._report_branches(certain=self._state.certain and self._counted)
+        self._report_uneven_branches(certain=self._state.certain and self._counted)
         self._record_end(token)
 
     def if_(self, word: FifthWord, token: Token) -> None:
@@ -210,7 +210,7 @@ class ControlStructures:
         self._pop_return_stack(2, token)
 
     def _open_frame(self, token: Token, saved: Snapshot | None = None) -> None:
-        self._report_branches(certain=False)
+        self._report_uneven_branches(certain=False)
         if self._measured:
             self._state.forget_depth()
             saved = None
@@ -251,23 +251,23 @@ class ControlStructures:
         if not self.frames:
             wanted = " or ".join(words)
             problem = f"'{token.word}' closes nothing: no {wanted} is open."
-            self._report_broken(token, problem, f"Remove '{token.word}', or begin with {words[0]}.")
+            self._report_mismatch(token, problem, f"Remove '{token.word}', or begin with {words[0]}.")
             return
         opened = self.frames[-1]
         if token.word == "endof" and opened.word == "case":
             remedy = "Write of after the value that it is for: 1 of … endof"
-            self._report_broken(token, "'endof' closes nothing: no of is open.", remedy)
+            self._report_mismatch(token, "'endof' closes nothing: no of is open.", remedy)
             return
         if token.word == "else" and opened.word == "else":
-            self._report_broken(
+            self._report_mismatch(
                 token, "The 'if' has a second 'else'.", "Remove one else, or begin another if."
             )
             return
         problem = f"'{token.word}' is inside the open '{opened.word}' of line {{line}}."
         remedy = f"Close '{opened.word}' with {_CLOSERS[opened.word]} first."
-        self._report_broken(token, problem, remedy, line=opened.token)
+        self._report_mismatch(token, problem, remedy, line=opened.token)
 
-    def _report_broken(self, token: Token, problem: str, remedy: str, **names: object) -> None:
+    def _report_mismatch(self, token: Token, problem: str, remedy: str, **names: object) -> None:
         """Report control words that don't match, once per definition. The code after them isn't checked."""
         self._state.exact = False
         if not self.broken:
@@ -276,7 +276,7 @@ class ControlStructures:
             names |= {"problem": problem, "remedy": remedy}
             self._state.report_fault("structure.unbalanced", token, certain=certain, **names)
 
-    def _report_branches(self, *, certain: bool) -> None:
+    def _report_uneven_branches(self, *, certain: bool) -> None:
         """Report branches that leave different numbers of items on the stack, if any were recorded."""
         if self._pending is not None:
             token, names = self._pending
@@ -297,7 +297,7 @@ class ControlStructures:
         exact = state.exact and other.exact
         if exact and state.height != other.height:
             names = {"one": other.height, "other": state.height, "line": frame.token}
-            self._report_branches(certain=False)
+            self._report_uneven_branches(certain=False)
             self._pending = frame.token, {"word": frame.word, **names}
             exact = False
         elif exact and len(state.returns) != len(other.returns):
@@ -358,10 +358,10 @@ class ControlStructures:
             return (
                 f"Write `r>` before `{token.word}`, then `drop` if the item isn't a result; `r@` only copies."
             )
-        return _RETURNS_REMEDY
+        return _RETURN_STACK_REMEDY
 
     def _report_return_stack(
-        self, problem: str, token: Token, *, certain: bool = True, remedy: str = _RETURNS_REMEDY
+        self, problem: str, token: Token, *, certain: bool = True, remedy: str = _RETURN_STACK_REMEDY
     ) -> None:
         names = {"problem": problem, "remedy": remedy}
         self._state.report_fault(

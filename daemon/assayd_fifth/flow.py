@@ -120,7 +120,7 @@ class StringFlow:
             left = self._build_cells_with_quotes(word, token)
         if not word.touches:
             return left
-        content = self._use_buffers(word, token, cells)
+        content = self._apply_to_buffers(word, token, cells)
         if word.library == PROGRAM:
             return left
         if word.gives and word.leaves:
@@ -166,7 +166,7 @@ class StringFlow:
     def _find_rules(self, ids: frozenset[str]) -> tuple[FifthRule, ...]:
         return tuple(rule for rule in self._language.rules.flows if rule.id in ids)
 
-    def _use_buffers(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Cell:
+    def _apply_to_buffers(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Cell:
         """Apply a word to the buffers, and return the content of the buffer that its result is in."""
         content: Cell = None
         for name in word.opens:

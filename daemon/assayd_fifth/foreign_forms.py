@@ -135,7 +135,7 @@ def iter_missing_fetches(text: str) -> Iterator[ForeignForm]:
     """Yield forms like ``total 2 + .``, in which a variable lacks the `@` that reads its value."""
     names = _find_defined_names(text, "variable")
     for number, line in enumerate(text.split("\n")[:_MAX_LINES], 1):
-        for found in _COMPUTED.finditer(line[:_LINE_CHARS]):
+        for found in _COMPUTED_PATTERN.finditer(line[:_LINE_CHARS]):
             if found[1].lower() in names and "\\ " not in line[: found.start()]:
                 new = f"{line[: found.end(1)]} @{line[found.end(1) :]}"
                 name = found[1]
@@ -146,7 +146,7 @@ def iter_missing_fetches(text: str) -> Iterator[ForeignForm]:
 
 
 _STRING = r"""(?<!\S)s\\?" [^"\n]{1,200}\""""
-_SUSPICIONS: Sequence[_LinePattern] = (
+_SUSPICIOUS_PATTERNS: Sequence[_LinePattern] = (
     _row(rf"({_STRING})\s+\.(?=\s|$)", "`.` prints a number: of a string, its length.",
          "Print a string with `type`.", r"\1 type"),
     _row(rf"({_STRING})\s+({_STRING})\s+\+(?=\s|$)", "`+` adds numbers; it doesn't join strings.",
@@ -180,13 +180,13 @@ def iter_suspicious_forms(text: str) -> Iterator[ForeignForm]:
     names, values = _find_defined_names(text, "variable"), _find_defined_names(text, "value")
     for number, line in enumerate(text.split("\n")[:_MAX_LINES], 1):
         code = line[:_LINE_CHARS]
-        for row in _SUSPICIONS:
+        for row in _SUSPICIOUS_PATTERNS:
             found = row.find.search(code)
             if found is None or "\\ " in code[: found.start()] or not _is_applicable(row, found):
                 continue
             new = line[: found.start()] + found.expand(row.put) + line[found.end() :] if row.put else line
             yield _build_foreign_form(number, found, row, new)
-        for rows, known in ((_STORES, names), (_VALUES, values)):
+        for rows, known in ((_STORE_PATTERNS, names), (_VALUE_PATTERNS, values)):
             for row in rows:
                 found = next((each for each in row.find.finditer(code) if each[1].lower() in known), None)
                 if found is not None and "\\ " not in code[: found.start()]:
@@ -194,7 +194,7 @@ def iter_suspicious_forms(text: str) -> Iterator[ForeignForm]:
                     yield _build_foreign_form(number, found, row, new)
 
 
-_STORES: Sequence[_LinePattern] = (
+_STORE_PATTERNS: Sequence[_LinePattern] = (
     _row(r"(?<!\S)(?<!variable )(\S{1,31})\s+([-+*/])(?=\s)(?!\s+[@!])",
          "`{1}` is the address of the variable, not its value.", "Read the value with `@`: `{1} @ {2}`.",
          r"\1 @ \2"),
@@ -208,7 +208,7 @@ _STORES: Sequence[_LinePattern] = (
 )  # fmt: skip
 
 
-_VALUES: Sequence[_LinePattern] = (
+_VALUE_PATTERNS: Sequence[_LinePattern] = (
     _row(r"(?<!\S)(?<!value )(?<!constant )(\S{1,31})\s+@(?=\s|$)", "`{1}` is a value, not an address.",
          "Remove `@`: `{1}` leaves its value.", r"\1"),
     _row(r"(?<!\S)(?<!value )(?<!constant )(\S{1,31})\s+!(?=\s|$)", "`{1}` is a value, not an address.",
@@ -242,7 +242,7 @@ def _find_defined_names(text: str, word: str) -> set[str]:
     return {name.lower() for name in found if names.count(name.lower()) == 1}
 
 
-_COMPUTED = re.compile(
+_COMPUTED_PATTERN = re.compile(
     r"(?<!\S)(\S{1,31})(?=\s+(?:-?\d+\s+(?:[-+*/]|mod|<|>|=|<>)|[.])(?:\s+(?![@!]|c@|c!|cells)|\s*$))"
 )
 

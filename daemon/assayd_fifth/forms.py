@@ -10,8 +10,8 @@ import yaml
 from assayd_client import Document
 from assayd_client.cli.kinds import AttemptView
 
-_STATUS = {"validated": "PASS", "failed": "FAIL"}
-_NAMED_BY = {"forbidden_pattern": "pattern"}
+_VERDICT_STATUSES = {"validated": "PASS", "failed": "FAIL"}
+_WORD_KEY_BY_TYPE = {"forbidden_pattern": "pattern"}
 """The keys for a finding's word, by the finding's type. The key for other types is `word`."""
 
 
@@ -42,13 +42,13 @@ def format_yaml(attempt: Document, submission: Document, *, ascii_only: bool) ->
 
 def _build_result(attempt: Document, code: str) -> Document:
     report, verdict = attempt["report"], attempt["verdict"]
-    if report is None or verdict not in _STATUS:
+    if report is None or verdict not in _VERDICT_STATUSES:
         return {"status": verdict.upper(), "error": attempt["error"]}
     hints = {(hint["rule"], hint["line"], hint["message"]): hint for hint in report["fix_hints"]}
-    found = [(finding["severity"], _build_entry(finding, hints)) for finding in report["findings"]]
+    found = [(finding["severity"], _build_fault_entry(finding, hints)) for finding in report["findings"]]
     warnings = [entry for severity, entry in found if severity == "warning"]
     feedback = report["feedback"] or {}
-    result: Document = {"status": _STATUS[verdict]}
+    result: Document = {"status": _VERDICT_STATUSES[verdict]}
     if verdict == "validated":
         result |= {"code": code, "notes": feedback.get("notes", [])}
         if warnings:
@@ -59,12 +59,12 @@ def _build_result(attempt: Document, code: str) -> Document:
     return result | {"retry_context": _build_retry_context(feedback)}
 
 
-def _build_entry(finding: Document, hints: Mapping[tuple[str, int | None, str], Document]) -> Document:
+def _build_fault_entry(finding: Document, hints: Mapping[tuple[str, int | None, str], Document]) -> Document:
     """Return one error or warning, without fields whose value is unknown."""
     hint = hints.get((finding["rule"], finding["line"], finding["message"]), {})
     entry = {
         "type": finding["category"],
-        _NAMED_BY.get(finding["category"], "word"): _find_word(finding),
+        _WORD_KEY_BY_TYPE.get(finding["category"], "word"): _find_word(finding),
         "line": finding["line"],
         "column": finding["column"],
         "code_snippet": finding["snippet"],

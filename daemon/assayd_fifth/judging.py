@@ -24,20 +24,20 @@ from assayd_fifth.rules import FifthRule
 
 PROGRAM_FILE = "assayd/program.fs"
 
-_SAID = re.compile(
+_ERROR_PATTERN = re.compile(
     r"^(?P<file>[^\n:]{1,300}):(?P<line>\d{1,7}): (?P<said>[^\n]*)\n(?P<source>[^\n]*)", re.MULTILINE
 )
 _OPENED, _CLOSED = ">>>", "<<<"
-_NOTES = {
+_RULE_BY_NOTE = {
     "library-unavailable": "fifth.library_unavailable",
     "no-programs": "fifth.needs_programs",
 }
-_NOTE = re.compile(r"^assayd: (?P<what>[a-z-]+) (?P<said>[^\n]*)$", re.MULTILINE)
+_NOTE_PATTERN = re.compile(r"^assayd: (?P<what>[a-z-]+) (?P<said>[^\n]*)$", re.MULTILINE)
 
 
 def build_error_finding(stderr: str, code: str, about: Language) -> Finding | None:
     """Return the finding for the error that ended the program, or None if gforth printed no error."""
-    errors = list(_SAID.finditer(stderr))
+    errors = list(_ERROR_PATTERN.finditer(stderr))
     if not errors:
         return None
     error = errors[-1]
@@ -60,9 +60,11 @@ def _find_token(source: str) -> str:
 
 def iter_prelude_findings(stderr: str, about: Language) -> Iterator[Finding]:
     """Yield the findings for the messages that the prelude printed."""
-    for note in _NOTE.finditer(stderr):
-        if note["what"] in _NOTES:
-            yield _build_run_finding(about.rules.run[_NOTES[note["what"]]], said=note["said"], token="")
+    for note in _NOTE_PATTERN.finditer(stderr):
+        if note["what"] in _RULE_BY_NOTE:
+            yield _build_run_finding(
+                about.rules.run[_RULE_BY_NOTE[note["what"]]], said=note["said"], token=""
+            )
 
 
 def _build_run_finding(rule: FifthRule, *, said: str, token: str) -> Finding:
@@ -84,7 +86,7 @@ def _add_location(found: Finding, line: int, code: str) -> Finding:
     return found if text is None else replace(found, line=line, snippet=text)
 
 
-_LOOP = re.compile(r"(?<!\S)(?:begin|\??do|recurse)(?!\S)", re.IGNORECASE)
+_LOOP_REGEX = re.compile(r"(?<!\S)(?:begin|\??do|recurse)(?!\S)", re.IGNORECASE)
 
 
 def _move_to_loop(found: Finding, code: str) -> Finding:
@@ -92,7 +94,7 @@ def _move_to_loop(found: Finding, code: str) -> Finding:
 
     Without exactly one such line, return it unchanged.
     """
-    lines = [number for number, line in enumerate(code.split("\n"), 1) if _LOOP.search(line)]
+    lines = [number for number, line in enumerate(code.split("\n"), 1) if _LOOP_REGEX.search(line)]
     if len(lines) != 1 or not found.is_error:
         return found
     [line] = lines
@@ -153,10 +155,10 @@ def _judge_run(name: str, unit: UnitResult | None, code: str) -> JudgedUnit:
 WARNING_FACTOR = 0.9
 UNKNOWN_WORD_FACTOR = 0.5
 UNKNOWN_WORD = "hallucination"
-_BASICS = ("stack_discipline", "syntax_basics", "vocabulary", "definitions", "control_flow")
+_BASIC_SECTIONS = ("stack_discipline", "syntax_basics", "vocabulary", "definitions", "control_flow")
 """Guide sections that every request needs."""
 
-_WORDS = re.compile(r"[a-z]+").findall
+_extract_words = re.compile(r"[a-z]+").findall
 _ADVICE_NOTES = {
     "forbidden": "The program uses nothing forbidden",
     "required": "Every definition has a stack comment, and words are separated by spaces",
@@ -225,7 +227,7 @@ def build_first_prompt_guide(model_source: str, task_type: str, about: Language)
     """Return the guide for the first prompt: the task's sections, the basics, and the model's errors."""
     first = [name for name in list_task_sections(task_type, about) if name in about.guide]
     slips = [text for p in about.rules.profiles if _contains_word(model_source, p.match) for text in p.lens]
-    names = dict.fromkeys((*first, *_BASICS))
+    names = dict.fromkeys((*first, *_BASIC_SECTIONS))
     return (*list_guide_sections(names, about), *(f"Known from similar models: {text}." for text in slips))
 
 
@@ -273,7 +275,7 @@ def _build_notes(findings: Sequence[Finding], *, ran: bool) -> Iterator[str]:
 
 def _contains_word(text: str, parts: Iterable[str]) -> bool:
     """Return whether a name, such as ``gpt4-turbo`` or ``html_pages``, contains one of these words."""
-    words = {part for word in _WORDS(text.lower()) for part in (word, word.removesuffix("s"))}
+    words = {part for word in _extract_words(text.lower()) for part in (word, word.removesuffix("s"))}
     return not words.isdisjoint(parts)
 
 

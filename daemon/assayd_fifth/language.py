@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from assayd_fifth.tokens import Token
 
 _NUMBERED = re.compile(r"['’!]*[0-9]*['’]*\Z")
-_CALCULATED = re.compile(r"\w+[*+/-].+|[0-9]+")
-_UNCOUNTABLE = re.compile(r"\.{2,}|…|[a-z]\*x\Z|xu\Z")
-_SPLIT = re.compile(r"(?<!\S)--(?!\S)")
+_CALCULATED_PATTERN = re.compile(r"\w+[*+/-].+|[0-9]+")
+_UNCOUNTABLE_PATTERN = re.compile(r"\.{2,}|…|[a-z]\*x\Z|xu\Z")
+_SPLIT_PATTERN = re.compile(r"(?<!\S)--(?!\S)")
 
 MOST_CELLS = 31
 """Maximum number of cells on one side of a stack effect."""
@@ -84,7 +84,7 @@ class CellNames:
         plain = _NUMBERED.sub("", name.lower()) or name
         if plain.endswith(self.two_suffixes) or plain in self.two:
             return 2, 2
-        if plain in self.one or plain.endswith(self.one_suffixes) or _CALCULATED.fullmatch(name):
+        if plain in self.one or plain.endswith(self.one_suffixes) or _CALCULATED_PATTERN.fullmatch(name):
             return 1, 1
         return 1, self.other_most
 
@@ -99,12 +99,12 @@ def build_unnamed_effect(takes: int, leaves: int) -> StackEffect:
 
 def is_stack_comment(comment: str) -> bool:
     """Return whether a comment's text has the form of a stack comment."""
-    return _SPLIT.search(comment) is not None
+    return _SPLIT_PATTERN.search(comment) is not None
 
 
 def read_effect(comment: str, cells: CellNames) -> StackEffect | None:
     """Parse the text between the parentheses, or return None if its cells can't be counted."""
-    parts = _SPLIT.split(comment, maxsplit=1)
+    parts = _SPLIT_PATTERN.split(comment, maxsplit=1)
     if len(parts) != 2:
         return None
     takes, leaves = _read_side(parts[0], cells), _read_side(parts[1], cells)
@@ -144,7 +144,7 @@ def _build_side(names: Sequence[str], cells: CellNames) -> EffectSide | None:
             break
         if name[0] in "\"'<" and name[-1] in "\"'>":  # taken from the source text, not from the stack
             continue
-        if _UNCOUNTABLE.search(name):
+        if _UNCOUNTABLE_PATTERN.search(name):
             return None
         low, high = cells.get_width(name)
         least, most = least + low, most + high

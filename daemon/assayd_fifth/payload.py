@@ -55,9 +55,11 @@ class FifthPayload(BaseModel):
         return cases
 
 
-_GOOD = ': double ( n -- n*2 )\n  2 * ;\n\n: show ( n -- )\n  dup . ." doubled is " double . cr ;\n\n5 show\n'
+_GOOD_PROGRAM = (
+    ': double ( n -- n*2 )\n  2 * ;\n\n: show ( n -- )\n  dup . ." doubled is " double . cr ;\n\n5 show\n'
+)
 
-_PAGE = """require lib/core.fs
+_PAGE_PROGRAM = """require lib/core.fs
 
 : row ( row$ -- )
   <tr> 2dup 0 sql-field td. 2drop 1 sql-field td. 2drop </tr> ;
@@ -79,9 +81,11 @@ def _build_sample(
 
 
 SAMPLES = (
-    _build_sample("good", _GOOD, verdict="validated"),
-    _build_sample("page", _PAGE, verdict="validated"),
-    _build_sample("answer", f"Here:\n```forth\n{_GOOD}```\n", "forbidden.answer_blocks", verdict="validated"),
+    _build_sample("good", _GOOD_PROGRAM, verdict="validated"),
+    _build_sample("page", _PAGE_PROGRAM, verdict="validated"),
+    _build_sample(
+        "answer", f"Here:\n```forth\n{_GOOD_PROGRAM}```\n", "forbidden.answer_blocks", verdict="validated"
+    ),
     _build_sample(
         "constant", ': db s" app.db" ;\ndb type\n', "required.stack_comment_constant", verdict="validated"
     ),
@@ -98,21 +102,21 @@ SAMPLES = (
     _build_sample("unknown", ": f ( addr u -- ) string-split ;\n", "vocabulary.unknown_word"),
     _build_sample("library", ': f ( -- ) s" a" text ;\n', "vocabulary.library_not_loaded"),
     _build_sample("gforth", ": f ( a b -- flag ) <= ;\n", "vocabulary.gforth_word"),
-    _build_sample("runs", _GOOD, verdict="validated", runs=True),
+    _build_sample("runs", _GOOD_PROGRAM, verdict="validated", runs=True),
     _build_sample(
         "unavailable", "require lib/str.fs\n", "fifth.library_unavailable", verdict="validated", runs=True
     ),
     _build_sample("division", "7 0 / .\n", "fifth.division_by_zero", runs=True),
     _build_sample(
         "case",
-        _GOOD,
+        _GOOD_PROGRAM,
         verdict="validated",
         runs=True,
         cases=[{"name": "five", "expected": "5 doubled is 10 \n"}],
     ),
     _build_sample(
         "case_differs",
-        _GOOD,
+        _GOOD_PROGRAM,
         "case.differs",
         runs=True,
         cases=[{"name": "six", "expected": "6 doubled is 12", "compare": "tokens"}],

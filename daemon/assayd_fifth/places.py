@@ -17,7 +17,7 @@ Change = tuple[int, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Report:
+class _FaultReport:
     rule: FifthRule
     start: int
     names: Mapping[str, object]
@@ -31,7 +31,7 @@ class FindingCollector:
     def __init__(self, text: str, rules: FifthRules) -> None:
         self._text = text
         self._rules = rules
-        self._told: list[_Report] = []
+        self._told: list[_FaultReport] = []
         self._lines = [0, *[match.end() for match in re.finditer("\n", text)]]
 
     def __call__(
@@ -49,7 +49,7 @@ class FindingCollector:
         if at is not None and known.replace is not None:
             edit = (at.start, at.start + len(at.word), known.replace)
         self._told.append(
-            _Report(rule=known, start=start, names=names, edit=edit, severity=severity or known.severity)
+            _FaultReport(rule=known, start=start, names=names, edit=edit, severity=severity or known.severity)
         )
 
     def line_number_at(self, start: int) -> int:
@@ -79,7 +79,7 @@ class FindingCollector:
                 stage.append(self._build_finding(told))
         return {stage: tuple(findings) for stage, findings in found.items()}
 
-    def _build_finding(self, told: _Report) -> Finding:
+    def _build_finding(self, told: _FaultReport) -> Finding:
         line = self.line_number_at(told.start)
         names = {key: self._format_name(value) for key, value in told.names.items()}
         if "problem" in names and "line" in names:

@@ -30,7 +30,7 @@ from assayd_fifth.tokens import NAME_CHARS, TAKING, WORD, ProgramSegment, Token,
 from assayd_fifth.walk import Walk, WalkResult
 
 _LIBRARY_PREFIXES = ("lib:", "pkg:")
-_SUFFIX = ".fs"
+_LIBRARY_SUFFIX = ".fs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class FifthProgram:
                 self._read_definition(segment, segment.opener)
         outside.end(Token("", len(text)))
 
-    def check_companions(self) -> None:
+    def check_companion_words(self) -> None:
         """Report words that are used without their required companions."""
         for rule in self.language.rules.companions:
             used = [self.used[word] for word in rule.words if word in self.used]
@@ -102,7 +102,7 @@ class FifthProgram:
 
     def get_library_path(self, library: str) -> str:
         """Return the path for loading a library, in the same folder as the program's other libraries."""
-        return f"{self._folder}{library}{_SUFFIX}"
+        return f"{self._folder}{library}{_LIBRARY_SUFFIX}"
 
     # The interface for walks
 
@@ -161,7 +161,7 @@ class FifthProgram:
         for prefix in _LIBRARY_PREFIXES:
             plain = plain.removeprefix(prefix)
         name = PurePosixPath(plain).name
-        library = name.removesuffix(_SUFFIX).lower()
+        library = name.removesuffix(_LIBRARY_SUFFIX).lower()
         file = next((known for known in (plain, name) if known in self.files), None)
         if file is not None:
             self._load_file(file)

@@ -30,7 +30,7 @@ _END = re.compile(r"(?<!\S);(?!\S)")
 _WORD = re.compile(r"\S+")
 _STARTS = re.compile(r"^\s*:\s")
 _OPEN = re.compile(r"'(\S+)' (?:is never closed|is inside the open '(\S+)' of line)")
-_CLOSERS: Mapping[str, tuple[str, ...]] = {
+_CLOSERS_BY_WORD: Mapping[str, tuple[str, ...]] = {
     "if": ("then",),
     "else": ("then",),
     "do": ("loop",),
@@ -40,7 +40,7 @@ _CLOSERS: Mapping[str, tuple[str, ...]] = {
     "case": ("endcase",),
     "of": ("endof",),
 }
-_ORDER = (
+_RULE_ORDER = (
     "vocabulary.comment_open",
     "vocabulary.string_open",
     "vocabulary.definition_open",
@@ -98,7 +98,9 @@ def find_best_change(
     lines = text.split("\n")
     tried, before = 0, (_count_errors(found), len(found))
     best: tuple[tuple[int, int], Finding, ProgramChange, tuple[Finding, ...]] | None = None
-    for finding in sorted((each for each in found if each.rule in _ORDER and each.line), key=_build_rank_key):
+    for finding in sorted(
+        (each for each in found if each.rule in _RULE_ORDER and each.line), key=_build_rank_key
+    ):
         for change in _generate_changes(lines, finding, words):
             tried += 1
             if tried > MAX_TRIED:
@@ -127,15 +129,15 @@ def _select_finding(finding: Finding, found: Sequence[Finding], left: Sequence[F
     """
     remaining = [(each.rule, each.message) for each in left]
     gone = [each for each in found if each.is_error and (each.rule, each.message) not in remaining]
-    if finding.is_error and finding.rule.startswith(_ALWAYS):
+    if finding.is_error and finding.rule.startswith(_ERROR_PREFIXES):
         return finding
     return next(
-        (each for begin in (*_ALWAYS, "") for each in gone if each.rule.startswith(begin)),
+        (each for begin in (*_ERROR_PREFIXES, "") for each in gone if each.rule.startswith(begin)),
         finding,
     )
 
 
-_ALWAYS = ("vocabulary.", "forbidden.", "structure.unbalanced")
+_ERROR_PREFIXES = ("vocabulary.", "forbidden.", "structure.unbalanced")
 """Prefixes of the rules whose errors are errors in every mode."""
 
 
@@ -144,7 +146,7 @@ def _count_errors(found: Sequence[Finding]) -> int:
 
 
 def _build_rank_key(finding: Finding) -> tuple[int, int]:
-    return _ORDER.index(finding.rule), finding.line or 0
+    return _RULE_ORDER.index(finding.rule), finding.line or 0
 
 
 def _generate_changes(
@@ -153,7 +155,7 @@ def _generate_changes(
     line = finding.line or 1
     if line > len(lines) or len(lines[line - 1]) > _LINE_CHARS:
         return
-    making = _MAKING.get(finding.rule)
+    making = _CHANGES_BY_RULE.get(finding.rule)
     if making is None:
         yield from _replace_unknown_word(lines, line, finding, words)
     else:
@@ -230,7 +232,7 @@ def _balance_block(lines: Sequence[str], line: int, message: str) -> Iterator[Pr
         elif word in {"then", "else", "loop", "endcase"}:
             yield from _remove_word(lines, line, word)
         return
-    for closer in _CLOSERS.get(opened[2] or opened[1], ()):
+    for closer in _CLOSERS_BY_WORD.get(opened[2] or opened[1], ()):
         for number in range(line, end + 1):
             for found in _WORD.finditer(lines[number - 1]):
                 if found[0].lower().strip("()") in _FOREIGN_CLOSERS:
@@ -373,7 +375,7 @@ _FORMS = tuple(
 )
 
 _ChangeGenerator = Callable[[Sequence[str], int, str], Iterator[ProgramChange]]
-_MAKING: Mapping[str, _ChangeGenerator] = {
+_CHANGES_BY_RULE: Mapping[str, _ChangeGenerator] = {
     "vocabulary.comment_open": _close_comment,
     "vocabulary.string_open": _close_string,
     "vocabulary.definition_open": _end_definition,

@@ -19,14 +19,14 @@ from typing import Any
 from assayd.errors import ConfigError
 from assayd.model.finding import Rule, Severity
 
-_CODE = "fifth.tables"
-_SECTIONS = frozenset({"rule", "words", "libraries", "profile", "task", "section"})
-_WATCHED = {"profile": ("match", "rules", "lens"), "task": ("match", "rules", "sections")}
+_ERROR_CODE = "fifth.tables"
+_TABLE_SECTIONS = frozenset({"rule", "words", "libraries", "profile", "task", "section"})
+_FEEDBACK_KEYS = {"profile": ("match", "rules", "lens"), "task": ("match", "rules", "sections")}
 """Keys that influence the feedback; each is a list of strings."""
 _DETECTION_METHODS = frozenset({"words", "flow", "companion"})
-STAGES = ("forbidden", "required", "structure", "vocabulary")
+STAGE_NAMES = ("forbidden", "required", "structure", "vocabulary")
 _REQUIRED_RULE_KEYS = ("id", "detect", "type", "title", "message", "example")
-_NAMES = {"word": "", "source": "", "line": ""}
+_PLACEHOLDERS = {"word": "", "source": "", "line": ""}
 """Placeholders that a message can contain."""
 
 
@@ -38,15 +38,17 @@ def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]
     read: list[tuple[Path, Mapping[str, Any]]] = []
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(_CODE, f"{folder}: named in `tables`, but not a folder", field=str(folder))
+            raise ConfigError(
+                _ERROR_CODE, f"{folder}: named in `tables`, but not a folder", field=str(folder)
+            )
         for path in sorted(folder.glob("*.toml")):
             try:
                 document = tomllib.loads(path.read_text("utf-8"))
             except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
                 raise _build_table_error(path, str(problem)) from problem
-            if unknown := document.keys() - _SECTIONS:
+            if unknown := document.keys() - _TABLE_SECTIONS:
                 raise _build_table_error(
-                    path, f"unknown section {min(unknown)!r}; use one of {', '.join(sorted(_SECTIONS))}"
+                    path, f"unknown section {min(unknown)!r}; use one of {', '.join(sorted(_TABLE_SECTIONS))}"
                 )
             read.append((path, document))
     return read
@@ -80,7 +82,7 @@ def add_operator_documents(
             )
             _require_valid(path, isinstance(text, str), f"the section {name!r} of the guide isn't a string")
             about["guide"][name] = text
-        for kind, keys in _WATCHED.items():
+        for kind, keys in _FEEDBACK_KEYS.items():
             for entry in document.get(kind, ()):
                 _check_profile(path, kind, entry, keys, {each["id"] for each in rules["rule"]})
                 rules[kind].append(entry)
@@ -95,7 +97,7 @@ def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
         _require_valid(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]
     _require_valid(
-        path, name.partition(".")[0] in STAGES, f"rule {name}: the id must begin with a stage and a dot"
+        path, name.partition(".")[0] in STAGE_NAMES, f"rule {name}: the id must begin with a stage and a dot"
     )
     _require_valid(path, name not in known, f"rule {name}: the id already exists")
     _require_valid(
@@ -103,7 +105,7 @@ def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
     )
     for key in ("message", "suggestion"):
         try:
-            str(rule.get(key, "")).format_map(_NAMES)
+            str(rule.get(key, "")).format_map(_PLACEHOLDERS)
         except (KeyError, ValueError, IndexError) as problem:
             raise _build_table_error(
                 path, f"rule {name}: {key} can contain only {{word}}, {{source}} and {{line}}"
@@ -135,7 +137,7 @@ def _require_valid(path: Path, right: object, problem: str) -> None:
 
 
 def _build_table_error(path: Path, problem: str) -> ConfigError:
-    return ConfigError(_CODE, f"{path}: {problem}", field=str(path))
+    return ConfigError(_ERROR_CODE, f"{path}: {problem}", field=str(path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,12 +252,12 @@ def parse_rules(document: Mapping[str, Any]) -> FifthRules:
     )
 
 
-_LISTS = ("words", "needs", "sources", "through", "sinks")
+_LIST_KEYS = ("words", "needs", "sources", "through", "sinks")
 
 
 def _parse_rule(entry: Mapping[str, Any]) -> FifthRule:
-    fields = {key: value for key, value in entry.items() if key not in _LISTS}
-    fields |= {key: frozenset(_get_string_tuple(entry, key)) for key in _LISTS}
+    fields = {key: value for key, value in entry.items() if key not in _LIST_KEYS}
+    fields |= {key: frozenset(_get_string_tuple(entry, key)) for key in _LIST_KEYS}
     fields["severity"] = Severity(entry.get("severity", Severity.ERROR))
     fields["matches"] = tuple(re.compile(pattern) for pattern in _get_string_tuple(entry, "matches"))
     if "parameters" in entry:

@@ -80,12 +80,12 @@ def iter_segments(text: str, language: Language, report: Report) -> Iterator[Pro
 
 def is_number(word: str) -> bool:
     """Return whether the engine reads a lowercase word as a decimal number."""
-    return _NUMBER(word) is not None
+    return _match_number(word) is not None
 
 
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+|\$[0-9a-f]+|#[0-9]+|%[01]+|0x[0-9a-f]+)").fullmatch
+_match_number = re.compile(r"[+-]?(?:[0-9]+|\$[0-9a-f]+|#[0-9]+|%[01]+|0x[0-9a-f]+)").fullmatch
 
-_NOWHERE = 2**62
+_NO_OFFSET = 2**62
 _INDENT = 200
 """Maximum number of spaces before a definition that begins its line."""
 _NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
@@ -96,18 +96,18 @@ def _compile_match(pattern: str) -> Callable[[str, int], re.Match[str]]:
     return cast("Callable[[str, int], re.Match[str]]", re.compile(pattern).match)
 
 
-_WORDS = re.compile(r"[^\x00-\x20]+").finditer
+_iter_words = re.compile(r"[^\x00-\x20]+").finditer
 _LINE = _compile_match(r"([^\n]*)")
 _COMMENT = _compile_match(r"([^)\n]*)(\))?")
 _PLAIN = _compile_match(r'[ ]?([^"\n]*)(")?')
 _ESCAPED = _compile_match(r'[ ]?((?:[^"\\\n]|\\[^\n])*)(")?')
 _NAME = _compile_match(r"[\x00-\x09\x0b-\x20]*([^\x00-\x20]+)?")
 _LINE_ENDS = re.compile(r"[\x00-\x09\x0b-\x20]*(?:\\[\x00-\x20]|\(|\n|\Z)").match
-_GLUED = {
+_MATCH_UNSPACED = {
     "\\": re.compile(r"[^\n]*").match,
     "(": re.compile(r"[^)\x00-\x20]{1,200}+[\x00-\x09\x0b-\x20][^)\n]{0,200}+\)").match,
 }
-_GLUED_STRING = re.compile(r'[^"\n]*"').match
+_match_joined_string = re.compile(r'[^"\n]*"').match
 
 
 class _Scanner:
@@ -138,7 +138,7 @@ class _Scanner:
         """Yield one segment at a time, so that only the tokens of one segment are in memory."""
         act_of, meet, now, position = self._acts.get, _Scanner._classify_word, self._now, 0
         while True:
-            for match in _WORDS(self._folded, position):
+            for match in _iter_words(self._folded, position):
                 word = match[0]
                 act = act_of(word, meet)
                 if act is None:
@@ -254,10 +254,10 @@ class _Scanner:
         """Return the offsets of the next `)` and the next definition, each searched only once."""
         if self._shut < start:
             found = self._folded.find(")", start)
-            self._shut = found if found >= 0 else _NOWHERE
+            self._shut = found if found >= 0 else _NO_OFFSET
         if self._next_definition < start:
             begun = _NEXT_DEFINITION.search(self._folded, start)
-            self._next_definition = begun.start() if begun is not None else _NOWHERE
+            self._next_definition = begun.start() if begun is not None else _NO_OFFSET
         return self._shut, self._next_definition
 
     def _add_plain_word(self, word: str, start: int, end: int) -> int:
@@ -276,14 +276,14 @@ class _Scanner:
         """Report a missing space after the beginning of a comment or string."""
         near = next(each for each in self._near if word.startswith(each))
         blank = start + len(near)
-        rest = _GLUED.get(near, _GLUED_STRING)(self._folded, blank)
+        rest = _MATCH_UNSPACED.get(near, _match_joined_string)(self._folded, blank)
         if rest is None:
             return self._scan_semicolon(word, start, end)
         right = self._text[blank : rest.end()]
         self._report_spacing(
             start, blank, word=self._text[start : rest.end()].split()[0], left=near, right=right
         )
-        if near not in _GLUED:
+        if near not in _MATCH_UNSPACED:
             self._now.tokens.append(Token(near, start, STRING, right[:-1]))
         elif near == "(" and self._now.awaits_comment:
             self._now.comments.append(right[:-1])

@@ -84,12 +84,12 @@ _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"
 _LIBRARIES_FILE = f"{_FOLDER}/libraries.fs"
 _LIBRARY_HOME = "/usr/share/forth"
-_WRITE = "Write words between spaces, and a stack comment in every definition."
-_ALWAYS = "structure.unbalanced"
+_WRITING_RULE = "Write words between spaces, and a stack comment in every definition."
+_UNBALANCED_RULE = "structure.unbalanced"
 """The rule of `structure` whose certain findings are errors in every mode."""
-CHARS = 1800
+MAX_LISTS_CHARS = 1800
 """Maximum number of characters of all lists together."""
-_SECTIONS = {"html": "html_output", "sql": "sql_queries", "str": "buffer_system"}
+_SECTION_BY_LIBRARY = {"html": "html_output", "sql": "sql_queries", "str": "buffer_system"}
 """The guide section about each library."""
 _MENTIONED_BY = {
     "html": ("html", "page", "link", "tag", "heading", "form", "image", "paragraph", "css", "button", "menu"),
@@ -97,7 +97,7 @@ _MENTIONED_BY = {
     "str": ("string", "text", "comma", "split", "join", "csv", "html", "page"),
 }
 """Words in requests that need each library."""
-_FILES = ("file", "read", "write")
+_FILE_WORDS = ("file", "read", "write")
 READING = (
     "In a stack comment, a name that ends in $ is a string: two cells, address and length. Each tag has its "
     "end, such as `</p>` for `<p>`."
@@ -145,7 +145,7 @@ def list_words(about: Language, libraries: Iterable[str], sections: Iterable[str
     The engine's own words aren't listed, because they are standard Forth, and the guide lists the missing
     standard words.
     """
-    told, left = _select_libraries(about, libraries, sections), CHARS
+    told, left = _select_libraries(about, libraries, sections), MAX_LISTS_CHARS
     for library in told:
         line = _list_library_words(about, library, left)
         left -= len(line)
@@ -164,19 +164,22 @@ def build_topics(
             rules=(
                 *list_guide_sections(("dependencies", section), about),
                 READING,
-                _list_library_words(about, library, CHARS),
+                _list_library_words(about, library, MAX_LISTS_CHARS),
             ),
             example=PAGE if library == "html" else None,
         )
-        for library, section in _SECTIONS.items()
+        for library, section in _SECTION_BY_LIBRARY.items()
         if library not in told
     ]
-    return (*found, PromptTopic(words=_FILES, rules=list_guide_sections(("file_io",), about)))
+    return (*found, PromptTopic(words=_FILE_WORDS, rules=list_guide_sections(("file_io",), about)))
 
 
 def _select_libraries(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> list[str]:
     named = [
-        library for section in sections for library, about_it in _SECTIONS.items() if about_it == section
+        library
+        for section in sections
+        for library, about_it in _SECTION_BY_LIBRARY.items()
+        if about_it == section
     ]
     loaded = [part for name in libraries for part in (*about.brings.get(name, ()), name)]
     return [one for one in dict.fromkeys((*named, *loaded, "boot")) if one in about.words and one != "engine"]
@@ -320,7 +323,7 @@ class FifthKind(Kind[FifthPayload]):
         self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Return the findings that must be fixed, with advice from the feedback."""
-        told = (_WRITE, *judging.describe_feedback(report.get("feedback"), get_language()))
+        told = (_WRITING_RULE, *judging.describe_feedback(report.get("feedback"), get_language()))
         return replace(super().context(payload, report, policy), instructions=told)
 
     def normalize_text(self, payload: FifthPayload) -> bytes:
@@ -334,7 +337,7 @@ class FifthKind(Kind[FifthPayload]):
         )
         sections = judging.list_task_sections(context.task_type or "", get_language())
         words = list_words(get_language(), context.libraries, sections)
-        rules = (_WRITE, *lens, *words, *self._compared(context))
+        rules = (_WRITING_RULE, *lens, *words, *self._compared(context))
         about = build_topics(get_language(), context.libraries, sections)
         return replace(super().brief(context, policy), rules=rules, topics=about)
 
@@ -389,7 +392,9 @@ def _check_structure(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Find
     found = _get_stage_findings(payload, "structure")
     if payload.strict_mode:
         return found
-    return tuple(each for f in found for each in ((f,) if f.rule == _ALWAYS else downgrade_errors((f,))))
+    return tuple(
+        each for f in found for each in ((f,) if f.rule == _UNBALANCED_RULE else downgrade_errors((f,)))
+    )
 
 
 def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:

@@ -71,7 +71,7 @@ class WalkResult(NamedTuple):
         return self.exact and max(self.takes, self.leaves) <= MOST_CELLS
 
 
-_NOTHING = WalkResult()
+_EMPTY_RESULT = WalkResult()
 
 
 class Walk:
@@ -180,7 +180,7 @@ class Walk:
     def _apply_special_role(self, word: FifthWord, token: Token) -> None:
         """Apply a word that has behavior other than its effect."""
         if word.told or self.outside:
-            self._report_watched(word, token)
+            self._report_watched_word(word, token)
         if word.parses:
             self._read_word_arguments(word)
         role = word.role
@@ -230,7 +230,7 @@ class Walk:
         self.state.certain = self.state.certain and word.certain
         self.state.cells.extend(self.flow.apply_word(word, token, taken))
 
-    def _report_watched(self, word: FifthWord, token: Token) -> None:
+    def _report_watched_word(self, word: FifthWord, token: Token) -> None:
         """Report a word to which a rule for watched words applies."""
         if token.word in self._scope.language.companions:
             self._scope.use(token)
@@ -256,7 +256,7 @@ class Walk:
     def _apply_parsing_word(self, word: FifthWord, token: Token) -> None:
         """Apply a string word or parsing word, together with the text that it reads."""
         if word.told or self.outside:
-            self._report_watched(word, token)
+            self._report_watched_word(word, token)
         if token.kind is TAKING:
             self.state.macro = self.state.macro or token.word == "postpone"
             self._scope.apply_parsing_word(token)
@@ -318,17 +318,17 @@ class Walk:
         """
         ends = self.control.leaving
         if not ends or self.control.broken:
-            return _NOTHING
+            return _EMPTY_RESULT
         first, other, borrowed = ends[0], None, 0
         for end in ends:
             if not end.exact:
-                return _NOTHING
+                return _EMPTY_RESULT
             if end.height != first.height:
                 other = other or end
             borrowed = max(borrowed, end.borrowed)
         if other is not None:
             self._report_branch_difference(first, other)
-            return _NOTHING
+            return _EMPTY_RESULT
         start = self.declared.takes.least if self.declared else 0
         return WalkResult(
             exact=True,

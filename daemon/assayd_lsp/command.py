@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import typer
 
 from assayd_client.cli.options import get_selected_daemon
-from assayd_client.cli.parts import missing_library_error
+from assayd_client.cli.parts import build_missing_library_error
 
 
 def serve_lsp(context: typer.Context) -> None:
@@ -16,6 +16,6 @@ def serve_lsp(context: typer.Context) -> None:
     try:
         from assayd_lsp.server import build_server
     except ModuleNotFoundError as missing:
-        raise missing_library_error("lsp", "pygls", "lsp") from missing
+        raise build_missing_library_error("lsp", "pygls", "lsp") from missing
     with TemporaryDirectory(prefix="assay-rules-") as pages:
         build_server(get_selected_daemon(context), Path(pages)).start_io()

@@ -14,7 +14,7 @@ from assayd_client import Document
 from assayd_client.cli.report import SubmissionOrigin, find_name_end
 from assayd_client.cli.terminal import plain, shorten
 
-TITLE_CHARS = 60
+MAX_TITLE_CODE_CHARS = 60
 """Maximum number of characters of code in a title."""
 
 
@@ -90,7 +90,7 @@ def _format_line_range(first: int, after: int) -> str:
 
 
 def _quote_code(text: str) -> str:
-    return f"'{shorten(text, TITLE_CHARS)}'"
+    return f"'{shorten(text, MAX_TITLE_CODE_CHARS)}'"
 
 
 def _count_common_prefix(one: Sequence[str], other: Sequence[str], most: int) -> int:
@@ -99,13 +99,13 @@ def _count_common_prefix(one: Sequence[str], other: Sequence[str], most: int) ->
 
 
 SOURCE = "assayd"
-SEVERITIES = {
+LSP_SEVERITY_BY_NAME = {
     "error": types.DiagnosticSeverity.Error,
     "warning": types.DiagnosticSeverity.Warning,
     "info": types.DiagnosticSeverity.Information,
 }
 MESSAGE_CHARS = 2000
-FIRST_LINE = build_line_range(0, 1)
+FIRST_LINE_RANGE = build_line_range(0, 1)
 """The range of findings without a location; most editors don't display an empty range."""
 
 
@@ -157,7 +157,7 @@ def filter_unchanged_diagnostics(
 def build_warning(path: Path, said: str) -> LocatedDiagnostic:
     """Return a warning on the first line about an error that the code didn't cause."""
     diagnostic = types.Diagnostic(
-        range=FIRST_LINE,
+        range=FIRST_LINE_RANGE,
         message=plain(said)[:MESSAGE_CHARS],
         severity=types.DiagnosticSeverity.Warning,
         source=SOURCE,
@@ -183,7 +183,7 @@ def _build_diagnostic(
     diagnostic = types.Diagnostic(
         range=_find_range(finding, number, lines),
         message=plain(said)[:MESSAGE_CHARS],
-        severity=SEVERITIES[finding["severity"]],
+        severity=LSP_SEVERITY_BY_NAME[finding["severity"]],
         code=finding["rule"],
         code_description=types.CodeDescription(page) if page else None,
         source=SOURCE,
@@ -210,7 +210,7 @@ def _get_submitted_text(path: Path, origin: SubmissionOrigin) -> str:
 def _find_range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
     """Return the range of a finding: the name at its column, or its lines without indentation."""
     if number is None or number > len(lines):
-        return FIRST_LINE
+        return FIRST_LINE_RANGE
     first = number - 1
     text = lines[first]
     if finding["column"]:

@@ -25,7 +25,7 @@ from pygls.lsp.server import LanguageServer
 from assayd import __version__
 from assayd.errors import AssaydError
 from assayd_client import AsyncClient, ClientError, DaemonUnreachable, Document, Target, requests
-from assayd_client.cli.check import ReadText, build_submission, find_project, submits_folder
+from assayd_client.cli.check import UnsavedTextReader, build_submission, find_project, submits_folder
 from assayd_client.cli.report import SubmissionOrigin
 from assayd_client.cli.terminal import plain
 from assayd_lsp.diagnostics import (
@@ -45,9 +45,9 @@ CHECK_UNAVAILABLE_MESSAGES = {
     "not_found": "This daemon can't check files while you type. It validates them when you save.",
 }
 """Messages to the user, by the error code with which a gateway or older daemon rejects a static check."""
-RETRY_S = 3.0
+RECONNECT_DELAY_S = 3.0
 """Seconds between tries while the daemon doesn't respond."""
-SLOW_S = 1.0
+PROGRESS_DELAY_S = 1.0
 """Seconds after which a validation shows its progress."""
 
 NONE: Mapping[str, int | None] = MappingProxyType({})
@@ -151,7 +151,7 @@ class EditorSession:
                 await self._run_validation(uri, asked)
             except DaemonUnreachable as error:
                 self._warn_unreachable(error)
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(RECONNECT_DELAY_S)
             else:
                 self._away = False
                 return
@@ -253,7 +253,7 @@ class EditorSession:
         if older is not None:
             with suppress(ClientError):  # it finished meanwhile
                 await self._send_request(requests.cancel(older))
-        attempt = await self._send_request(requests.attempt(attempt["id"], wait_s=SLOW_S))
+        attempt = await self._send_request(requests.attempt(attempt["id"], wait_s=PROGRESS_DELAY_S))
         if attempt["state"] != "finished":
             async with self._show_progress(subject.name):
                 while attempt["state"] != "finished":
@@ -320,7 +320,7 @@ def _uri_to_path(uri: str) -> Path:
     return Path(uris.to_fs_path(uri) or "").resolve()
 
 
-def _find_subject(path: Path, read: ReadText) -> ValidationSubject | None:
+def _find_subject(path: Path, read: UnsavedTextReader) -> ValidationSubject | None:
     """Return the file or folder to validate for a file, or None if no project declares the file.
 
     Raises: RequestError, if the project or one of its files can't be used.

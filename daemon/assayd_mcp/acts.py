@@ -100,9 +100,9 @@ class KindsArguments(Arguments):
     rule: str | None = Field(None, max_length=200, description="With `kind`: explain this rule.")
 
 
-PAGE_CHARS = 8_000
-ENTRY_CHARS = 4_000
-SUBMISSION = "submission_"
+MAX_MCP_PAGE_CHARS = 8_000
+MAX_ENTRY_CHARS = 4_000
+SUBMISSION_PREFIX = "submission_"
 """The prefix of the file with the submission in a bundle."""
 
 
@@ -227,7 +227,9 @@ async def kinds(call: ToolCall, arguments: KindsArguments) -> KindsAnswer:
 
 async def load_payload(daemon: DaemonConnection, attempt: Document) -> object:
     """Return the submitted payload of an attempt. Raises: RequestError ``bundle.none``, without a bundle."""
-    name = next((each["name"] for each in attempt["artifacts"] if each["name"].startswith(SUBMISSION)), None)
+    name = next(
+        (each["name"] for each in attempt["artifacts"] if each["name"].startswith(SUBMISSION_PREFIX)), None
+    )
     if name is None:
         message = f"{attempt['id']} is {attempt['state']} and has no bundle; try again when it is finished"
         raise RequestError("bundle.none", message)
@@ -269,8 +271,8 @@ def _build_entries_page(arguments: ShowArguments, entries: list[Document]) -> Pa
     """Return a page of as many complete entries as fit into an answer, but at least one if any is left."""
     texts: list[str] = []
     for entry in entries[arguments.first - 1 :]:
-        text = escape_and_truncate(json.dumps(entry, ensure_ascii=False), ENTRY_CHARS)
-        if texts and sum(map(len, texts)) + len(text) > PAGE_CHARS:
+        text = escape_and_truncate(json.dumps(entry, ensure_ascii=False), MAX_ENTRY_CHARS)
+        if texts and sum(map(len, texts)) + len(text) > MAX_MCP_PAGE_CHARS:
             break
         texts.append(text)
     following = arguments.first + len(texts)
@@ -285,12 +287,12 @@ def _build_entries_page(arguments: ShowArguments, entries: list[Document]) -> Pa
 
 
 def _build_text_page(attempt_id: str, part: str, text: str, first: int) -> PageAnswer:
-    piece = text[first - 1 : first - 1 + PAGE_CHARS]
+    piece = text[first - 1 : first - 1 + MAX_MCP_PAGE_CHARS]
     following = first + len(piece)
     return PageAnswer(
         attempt_id=attempt_id,
         part=part,
-        entries=[escape_and_truncate(piece, PAGE_CHARS)] if piece else [],
+        entries=[escape_and_truncate(piece, MAX_MCP_PAGE_CHARS)] if piece else [],
         first=first,
         total=len(text),
         next_first=following if piece and following <= len(text) else None,

@@ -13,7 +13,7 @@ import anyio
 from assayd_client import AsyncClient, ClientError, Document, StreamEvent
 from assayd_client.requests import ClientRequest
 
-CANCEL_S = 10.0
+CANCEL_TIMEOUT_S = 10.0
 """Maximum number of seconds for a cancellation request."""
 
 Tell = Callable[[float, str], Awaitable[None]]
@@ -60,7 +60,7 @@ class DaemonConnection:
             with anyio.move_on_after(wait_s):
                 await self._report_progress_events(course, tell)
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(CANCEL_S, shield=True), suppress(ClientError):
+            with anyio.move_on_after(CANCEL_TIMEOUT_S, shield=True), suppress(ClientError):
                 await self.ask(course.cancel)  # refused if it has finished meanwhile
             raise
         return await self.ask(course.state)

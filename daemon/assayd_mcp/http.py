@@ -24,7 +24,7 @@ from assayd_mcp.serving import MESSAGE_BYTES
 
 MOST_CALLS = 64
 MIN_TOKEN_CHARS = 32
-TOKEN_BYTES = 32
+NEW_TOKEN_BYTES = 32
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -104,7 +104,7 @@ def read_token(path: Path) -> str:
 
 
 def _create_token(path: Path) -> str:
-    token = secrets.token_urlsafe(TOKEN_BYTES)
+    token = secrets.token_urlsafe(NEW_TOKEN_BYTES)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(token + "\n")
     return token

@@ -56,7 +56,7 @@ from assayd_client import NotFound, requests
 from assayd_client.cli.terminal import plain
 from assayd_mcp import acts, answers
 from assayd_mcp.acts import ToolCall, load_payload
-from assayd_mcp.answers import DATA_NOTE, escape_and_truncate
+from assayd_mcp.answers import UNTRUSTED_DATA_NOTE, escape_and_truncate
 from assayd_mcp.daemon import DaemonConnection
 
 
@@ -232,14 +232,14 @@ def enclose_untrusted_text(text: str, most: int) -> str:
     return f"⟦data {name}⟧\n{escape_and_truncate(text, most)}\n⟦end {name}⟧"
 
 
-SCHEME = "assay://"
+URI_SCHEME = "assay://"
 JSON = "application/json"
-RECENT = 20
+MAX_NEW_ATTEMPTS = 20
 RESOURCE_BYTES = 256 * 2**10
 """Maximum number of bytes of one resource; `assay artifacts` fetches larger files."""
 
-TEMPLATES = tuple(
-    ResourceTemplate(uri_template=SCHEME + path, name=name, description=description, mime_type=media_type)
+RESOURCE_TEMPLATES = tuple(
+    ResourceTemplate(uri_template=URI_SCHEME + path, name=name, description=description, mime_type=media_type)
     for path, name, description, media_type in (
         ("attempts/{id}", "attempt", "An attempt with its report.", JSON),
         ("attempts/{id}/files/{name}", "file", "A file in an attempt's bundle.", None),
@@ -252,16 +252,16 @@ TEMPLATES = tuple(
 
 async def iter_resources(daemon: DaemonConnection) -> AsyncIterator[Resource]:
     """Yield the newest attempts, all kinds and all profiles as resources."""
-    for attempt in (await daemon.ask(requests.attempts(limit=RECENT)))["attempts"]:
+    for attempt in (await daemon.ask(requests.attempts(limit=MAX_NEW_ATTEMPTS)))["attempts"]:
         said = f"{attempt['kind']}: {attempt['verdict'] or attempt['state']}"
         yield Resource(
-            uri=f"{SCHEME}attempts/{attempt['id']}", name=attempt["id"], description=said, mime_type=JSON
+            uri=f"{URI_SCHEME}attempts/{attempt['id']}", name=attempt["id"], description=said, mime_type=JSON
         )
     for kind in (await daemon.ask(requests.kinds()))["kinds"]:
-        yield Resource(uri=f"{SCHEME}kinds/{kind['kind']}", name=f"kind {kind['kind']}", mime_type=JSON)
+        yield Resource(uri=f"{URI_SCHEME}kinds/{kind['kind']}", name=f"kind {kind['kind']}", mime_type=JSON)
     for policy in (await daemon.ask(requests.policies()))["policies"]:
         yield Resource(
-            uri=f"{SCHEME}policies/{policy['name']}",
+            uri=f"{URI_SCHEME}policies/{policy['name']}",
             name=f"policy {policy['name']}",
             description=policy["description"],
             mime_type=JSON,
@@ -273,7 +273,11 @@ async def read_resource(daemon: DaemonConnection, uri: str) -> TextResourceConte
 
     Raises: MCPError, if it doesn't exist; RequestError ``resource.too_large``; ClientError.
     """
-    parts = [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else []
+    parts = (
+        [unquote(part) for part in uri.removeprefix(URI_SCHEME).split("/")]
+        if uri.startswith(URI_SCHEME)
+        else []
+    )
     try:
         match parts:
             case ["attempts", attempt_id]:
@@ -317,7 +321,7 @@ async def _render_rule_help(daemon: DaemonConnection, kind: str, rule: str) -> b
         if each["id"] == rule:
             return f"{each['id']} ({each['severity']}): {each['title']}\n\n{each['help']}\n".encode()
     raise MCPError(
-        INVALID_PARAMS, f"{kind} has no rule {rule[:64]!r}; {SCHEME}kinds/{quote(kind)} lists them"
+        INVALID_PARAMS, f"{kind} has no rule {rule[:64]!r}; {URI_SCHEME}kinds/{quote(kind)} lists them"
     )
 
 
@@ -341,7 +345,7 @@ INSTRUCTIONS = (
     "assayd validates untrusted code in throwaway containers. Before you deliver code, call `validate` "
     "with it; fix the findings and call `validate` again until the verdict is "
     "`validated`. `kinds` describes payloads, "
-    "`policy` describes what the code is allowed to do. " + DATA_NOTE
+    "`policy` describes what the code is allowed to do. " + UNTRUSTED_DATA_NOTE
 )
 
 
@@ -397,7 +401,7 @@ class AgentServer:
     async def _list_templates(
         self, _: Context, __: PaginatedRequestParams | None
     ) -> ListResourceTemplatesResult:
-        return ListResourceTemplatesResult(resource_templates=list(TEMPLATES))
+        return ListResourceTemplatesResult(resource_templates=list(RESOURCE_TEMPLATES))
 
     async def _read_resource(self, _: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         return ReadResourceResult(

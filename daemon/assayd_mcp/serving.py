@@ -12,7 +12,7 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Target
 from assayd_client.cli.options import get_selected_daemon
-from assayd_client.cli.parts import missing_library_error
+from assayd_client.cli.parts import build_missing_library_error
 
 MESSAGE_BYTES = 20 * 2**20
 """Maximum number of bytes of a message: the largest body that the daemon accepts, plus the envelope."""
@@ -39,7 +39,7 @@ def serve(
         import anyio
         import mcp  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise missing_library_error("mcp", "mcp", "mcp") from missing
+        raise build_missing_library_error("mcp", "mcp", "mcp") from missing
     daemon = get_selected_daemon(context)
     if http is None:
         anyio.run(_serve_streams, daemon)

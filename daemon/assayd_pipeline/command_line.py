@@ -23,8 +23,8 @@ SCHEMA_FILE = "schema.sql"
 """The name of a database's schema file."""
 
 _DATABASE_SUFFIXES = frozenset({".db", ".sqlite", ".sqlite3"})
-_OPTIONS = {"pipeline_id", "sample_rows"}
-_STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
+_PIPELINE_OPTIONS = {"pipeline_id", "sample_rows"}
+_STEP_TYPE_BY_SUFFIX = {".sh": "bash", ".sql": "sql"}
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
@@ -35,7 +35,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
     Raises: RequestError ``request.options``, for an unsupported option; ``request.files``, for two databases.
     """
-    if options.input is not None or options.sample_paths or options.extra.keys() - _OPTIONS:
+    if options.input is not None or options.sample_paths or options.extra.keys() - _PIPELINE_OPTIONS:
         message = "a pipeline accepts only files, --option pipeline_id=ID and --sample-rows"
         raise RequestError("request.options", message)
     extra = dict(options.extra)
@@ -61,8 +61,8 @@ def _build_payload(files: Mapping[str, bytes]) -> Mapping[str, object]:
             databases[name] = {"base64": b64encode(content).decode()}
         elif path.name == SCHEMA_FILE:
             databases[name] = {"schema_sql": text_of(name, content)}
-        elif path.suffix in _STEP_SUFFIXES:
-            kind = _STEP_SUFFIXES[path.suffix]
+        elif path.suffix in _STEP_TYPE_BY_SUFFIX:
+            kind = _STEP_TYPE_BY_SUFFIX[path.suffix]
             steps.append({"name": path.stem, "type": kind, "content": text_of(name, content)})
         else:
             staged[command_line.container_path(name)] = encode_payload_value(content)

@@ -29,10 +29,10 @@ from enum import StrEnum
 from assayd.did_you_mean import find_close_names
 from assayd.model.text_limits import MESSAGE_CHARS, shorten_text
 
-_LINES = 500
+_MAX_ERROR_LINES = 500
 _LINE_CHARS = 2000
 
-_ANSWERS: Mapping[str, str] = {
+_ADVICE_BY_COMMAND: Mapping[str, str] = {
     "grep": "exits with 1 if no line matches: write { grep … || true; } if that is fine",
     "egrep": "exits with 1 if no line matches: write { egrep … || true; } if that is fine",
     "fgrep": "exits with 1 if no line matches: write { fgrep … || true; } if that is fine",
@@ -45,7 +45,7 @@ _ANSWERS: Mapping[str, str] = {
     "[[": "exits with 1 if the condition is false: check the compared values",
     "((": "exits with 1 if the result is 0: write x=$((…)), or append || true",
 }
-_ANSWERING = re.compile(
+_ANSWERING_PATTERN = re.compile(
     r"(?:^|[|;&({`]|\b(?:then|do|else)\b)\s*(grep|egrep|fgrep|diff|cmp|expr|let|test|\[\[?|\(\()(?=\s|\w)"
 )
 _MAX_NAMED = 3
@@ -54,14 +54,14 @@ _WAITING_LOOP = re.compile(
     r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:while !|until)\s+(?:\[\[?|test) -[efs] [\"']?([\w./*$-]{1,80})"
 )
 _USAGE = re.compile(r"(?:[Tt]ry '|[Uu]sage: |jq: \d+ compile errors?$)")
-_NAMED = re.compile(r"[a-z][\w./-]{0,60}: ")
+_PROGRAM_PREFIX = re.compile(r"[a-z][\w./-]{0,60}: ")
 _ASSIGNED = re.compile(r"\s*(?:local |export |readonly )?([A-Za-z_]\w*)=")
 _MAX_LINES = 2000
 _MAX_CHARS = 1000
 _MISSING = re.compile(r"['‘: ]([\w./*-]{1,100})['’]?(?: for reading)?: No such file or directory")
 _MAX_FILES = 6
 _PATH = re.compile(r"\b(?:data|tmp|logs)/[\w./-]{1,200}\w")
-_MAX_READ = 100_000
+_MAX_STEP_CHARS = 100_000
 
 
 class ErrorClass(StrEnum):
@@ -276,7 +276,7 @@ def classify_error(text: str, *, program: ErrorSource, timed_out: bool = False) 
     """
     if timed_out:
         return _build_classified(ErrorClass.TIMEOUT, None)
-    for line in text.splitlines()[:_LINES]:
+    for line in text.splitlines()[:_MAX_ERROR_LINES]:
         seen = line.strip()[:_LINE_CHARS]
         for rule in _RULES:
             if program in rule.programs and rule.pattern.search(seen):
@@ -289,9 +289,9 @@ def find_last_error_line(text: str) -> str:
 
     A line that begins with a program's name takes precedence.
     """
-    lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
+    lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_MAX_ERROR_LINES:]]
     told = [line for line in lines if line and not _USAGE.match(line)]
-    named = [line for line in told if _NAMED.match(line)]
+    named = [line for line in told if _PROGRAM_PREFIX.match(line)]
     return shorten_text((named or told or [""])[-1], MESSAGE_CHARS)
 
 
@@ -306,7 +306,7 @@ def suggest_for_silent_failure(content: str) -> tuple[str, int | None]:
         (number, found[1])
         for number, line in enumerate(content.split("\n"), 1)
         if not line.lstrip().startswith("#")
-        for found in _ANSWERING.finditer(line)
+        for found in _ANSWERING_PATTERN.finditer(line)
     ]
     if (field := _find_awk_field(content)) is not None:
         line, name = field
@@ -320,7 +320,9 @@ def suggest_for_silent_failure(content: str) -> tuple[str, int | None]:
             "The step printed no error. Add set -x to trace its commands, or find the one that can fail.",
             None,
         )
-    shown = "; ".join(f"{name} in line {number} {_ANSWERS[name]}" for number, name in named[:_MAX_NAMED])
+    shown = "; ".join(
+        f"{name} in line {number} {_ADVICE_BY_COMMAND[name]}" for number, name in named[:_MAX_NAMED]
+    )
     return f"The step printed no error. {shown}.", named[0][0] if len(named) == 1 else None
 
 
@@ -366,7 +368,7 @@ def suggest_similar_path(message: str, others: Sequence[str]) -> str | None:
     found = _PATH.search(message)
     if found is None:
         return None
-    named = {path for text in others for path in _PATH.findall(text[:_MAX_READ])} - {found[0]}
+    named = {path for text in others for path in _PATH.findall(text[:_MAX_STEP_CHARS])} - {found[0]}
     near = find_close_names(found[0], sorted(named))
     return f"Did you mean {near[0]}? No step creates {found[0]}, and it isn't submitted." if near else None
 
@@ -385,4 +387,6 @@ def find_steps_with_path(message: str, texts: Sequence[str]) -> list[int]:
     found = _PATH.search(message)
     if found is None:
         return []
-    return [number for number, text in enumerate(texts, 1) if found[0] in _PATH.findall(text[:_MAX_READ])]
+    return [
+        number for number, text in enumerate(texts, 1) if found[0] in _PATH.findall(text[:_MAX_STEP_CHARS])
+    ]

@@ -57,7 +57,7 @@ MAX_PARSED_ROWS, SAMPLED_BYTES = 5_000, 2**18
 """The limits above which a file's rows are counted by lines, and its columns are read from the beginning."""
 _SAMPLED_ROWS, _SAMPLED_CELLS = 1000, 10_000
 """Maximum number of rows and cells of a file to read for the types of its columns."""
-_FINDINGS = 100
+_MAX_DATA_FINDINGS = 100
 NUMBER, TEXT, NOTHING = "number", "text", ""
 """Types of a column of a file; `NOTHING` if its cells are empty."""
 
@@ -147,7 +147,7 @@ def _widen_type(known: str, cell: str) -> str:
 
 def iter_input_findings(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
     """Yield the differences between submitted files and those of an earlier run, before anything is run."""
-    return islice(_compare_inputs(expected, found), _FINDINGS)
+    return islice(_compare_inputs(expected, found), _MAX_DATA_FINDINGS)
 
 
 def _compare_inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -163,7 +163,7 @@ def _compare_inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[
 def iter_result_findings(expected: Expected | None, now: DataFacts) -> Iterator[Finding]:
     """Yield the differences between the results of a run and those of an earlier run, if there is one."""
     if expected is not None:
-        yield from islice(_compare_results(expected, now), _FINDINGS)
+        yield from islice(_compare_results(expected, now), _MAX_DATA_FINDINGS)
 
 
 def _compare_results(expected: Expected, now: DataFacts) -> Iterator[Finding]:

@@ -95,8 +95,8 @@ def _replace_steps(steps: object, texts: Mapping[str, str]) -> list[dict[str, ob
 
 BOTH = frozenset({Writer.BASH, Writer.SQL})
 
-_ORDER = "Steps run in order in one directory. Use relative paths below data/ and tmp/."
-_OUTPUT = "What step 1, `Total by region`, prints is in logs/01_total_by_region.out for later steps."
+_ORDER_ADVICE = "Steps run in order in one directory. Use relative paths below data/ and tmp/."
+_OUTPUT_ADVICE = "What step 1, `Total by region`, prints is in logs/01_total_by_region.out for later steps."
 _COMMANDS_UNKNOWN = (
     "Bash steps may run the usual text tools (awk, cat, cut, date, find, grep, head, join, jq, paste, sed, "
     "seq, sort, tail, tee, tr, uniq, wc, xargs) and builtins."
@@ -124,7 +124,7 @@ _SQL_RULES = {
 }
 """Operations that configurable rules reject and that models often use."""
 _SQL_ALWAYS_REJECTED = "TRUNCATE, ATTACH, .mode and other commands of the sqlite3 shell"
-_RARE = frozenset({
+_RARE_COMMANDS = frozenset({
     "base64", "basename", "bc", "cksum", "cmp", "column", "comm", "diff", "dirname", "egrep", "env",
     "expand", "expr", "factor", "fgrep", "fmt", "fold", "getopt", "id", "ls", "md5sum", "mktemp", "nl",
     "nproc", "numfmt", "od", "pr", "printenv", "readlink", "realpath", "rev", "rmdir", "sha1sum",
@@ -140,7 +140,7 @@ def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
     `curl` is also omitted if no host is allowed.
     """
     unreachable = frozenset() if policy.network.hosts else frozenset({"curl"})
-    allowed = policy.commands.allowed - _RARE - unreachable
+    allowed = policy.commands.allowed - _RARE_COMMANDS - unreachable
     return replace(policy, commands=replace(policy.commands, allowed=allowed))
 
 
@@ -163,7 +163,7 @@ def instructions(
         alone: whether the pipeline has a single step, whose output no other step uses.
         commands: whether to include the allowed commands.
     """
-    lines = [] if alone else [_ORDER, _OUTPUT, _describe_rows(policy)]
+    lines = [] if alone else [_ORDER_ADVICE, _OUTPUT_ADVICE, _describe_rows(policy)]
     if Writer.BASH in types:
         lines += [_STRICT, *(_describe_commands(policy) if commands else ())]
     if Writer.SQL in types:
@@ -183,7 +183,7 @@ def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
     if policy is None:
         yield _COMMANDS_UNKNOWN
         return
-    if policy.reports_only:
+    if policy.is_report_only:
         yield "Bash steps may run the image's programs (awk is gawk) and bash's builtins."
         yield from describe_permissions(policy, imports=False)
         return
@@ -197,7 +197,7 @@ def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
 
 
 def _describe_refused_sql(policy: ExecutionPolicy | None) -> str:
-    rules = {} if policy is not None and policy.reports_only else _SQL_RULES
+    rules = {} if policy is not None and policy.is_report_only else _SQL_RULES
     refused = [words for rule, words in rules.items() if policy is None or not policy.sql.admits(rule)]
     return f"Not allowed in SQL: {'; '.join([*refused, _SQL_ALWAYS_REJECTED])}."
 

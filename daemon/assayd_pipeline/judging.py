@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 
 from assayd.did_you_mean import find_close_names
 from assayd.findings.runs import (
-    COMPUTING,
+    COMPUTING_HINT,
     build_cause_finding,
     build_timeout_finding,
     describe_limit,
@@ -60,10 +60,10 @@ from assayd_pipeline.payload import Database
 from assayd_pipeline.sql.rules import suggest_similar_names
 from assayd_pipeline.sql_record import IdleStatement, SqlCounts, SqlFailure, read_sql_record
 
-_TABLE = Path(__file__).parent / "data" / "messages.toml"
+_MESSAGES_FILE = Path(__file__).parent / "data" / "messages.toml"
 _AT_LINE = re.compile(r"scripts/[^:]*: line (\d{1,6}): ")
-_PROGRAM = re.compile(r"([a-z][\w.-]{0,30}): ")
-_LAST_FORM = re.compile(r"(?:^| )(?:Write|Assign)\b[^`]*`[^`]*`\.$")
+_PROGRAM_PATTERN = re.compile(r"([a-z][\w.-]{0,30}): ")
+_LAST_FORM_PATTERN = re.compile(r"(?:^| )(?:Write|Assign)\b[^`]*`[^`]*`\.$")
 """The example at the end of a hint, which the corrected line replaces."""
 _PROGRAM_BY_PREFIX = {"parse error:": "jq", "(standard_in) ": "bc", "Runtime error (func=": "bc"}
 """The beginnings of messages that don't name their program."""
@@ -97,7 +97,7 @@ class ExplainedMessage:
 
 @cache
 def _load_messages() -> tuple[MessageEntry, ...]:
-    told = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["message"]
+    told = tomllib.loads(_MESSAGES_FILE.read_text(encoding="utf-8"))["message"]
     return tuple(MessageEntry(**{**each, "find": re.compile(each["find"])}) for each in told)
 
 
@@ -126,7 +126,7 @@ def explain_message(said: str, content: str) -> ExplainedMessage:
         if line is None or new is None:
             return ExplainedMessage(hint=hint, line=at)
         if len(new.strip()) <= _SHOWN_CHARS:
-            hint = f"{_LAST_FORM.sub('', hint)} Write `{new.strip()}`.".lstrip()
+            hint = f"{_LAST_FORM_PATTERN.sub('', hint)} Write `{new.strip()}`.".lstrip()
         return ExplainedMessage(
             hint=hint,
             line=line,
@@ -155,10 +155,12 @@ def _explain_misspelt_file(said: str, lines: list[str]) -> ExplainedMessage | No
 
 def _explain_misspelt_variable(said: str, lines: list[str], at: int | None) -> ExplainedMessage | None:
     """Return the remedy for an unbound variable with a name similar to an assigned variable's, or None."""
-    unbound = _UNBOUND.search(said)
+    unbound = _UNBOUND_PATTERN.search(said)
     if unbound is None or sum(map(len, lines)) > _MAX_CHARS:
         return None
-    close = find_close_names(unbound[1], sorted({name for line in lines for name in _ASSIGNED.findall(line)}))
+    close = find_close_names(
+        unbound[1], sorted({name for line in lines for name in _ASSIGNMENT_PATTERN.findall(line)})
+    )
     return (
         ExplainedMessage(hint=f"Did you mean `${close[0]}`?", line=at)
         if close and close[0] != unbound[1]
@@ -166,8 +168,8 @@ def _explain_misspelt_variable(said: str, lines: list[str], at: int | None) -> E
     )
 
 
-_UNBOUND = re.compile(r"([A-Za-z_]\w{2,60})(?:\[\S{1,60}\])?: unbound variable")
-_ASSIGNED = re.compile(r"(?:^|[\s;&|(])([A-Za-z_]\w{2,60})=")
+_UNBOUND_PATTERN = re.compile(r"([A-Za-z_]\w{2,60})(?:\[\S{1,60}\])?: unbound variable")
+_ASSIGNMENT_PATTERN = re.compile(r"(?:^|[\s;&|(])([A-Za-z_]\w{2,60})=")
 
 
 def _find_intended_path(missing: PurePosixPath, others: Iterable[PurePosixPath]) -> str | None:
@@ -228,7 +230,7 @@ def _find_line(said: str, lines: list[str]) -> int | None:
     named = _AT_LINE.match(said)
     if named is not None:
         return int(named[1]) if int(named[1]) <= len(lines) else None
-    program = _PROGRAM.match(said)
+    program = _PROGRAM_PATTERN.match(said)
     nameless = (name for begin, name in _PROGRAM_BY_PREFIX.items() if said.startswith(begin))
     name = program[1] if program is not None else next(nameless, None)
     if name is None:
@@ -406,7 +408,7 @@ def _build_timeout_finding(step: StepText, unit: UnitResult) -> Finding:
         return replace(finding, suggestion=waits[0], line=waits[1], snippet=get_snippet(text, waits[1]))
     else:
         lines = find_endless_loops(text)
-    if finding.suggestion == COMPUTING and not lines:
+    if finding.suggestion == COMPUTING_HINT and not lines:
         return replace(finding, suggestion=ADVICE[ErrorClass.TIMEOUT])
     return point_to_loops(finding, text, lines)
 

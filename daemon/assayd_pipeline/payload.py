@@ -129,26 +129,28 @@ def _build_sample(name: str, *steps: tuple[str, str], rules: Sequence[str] = (),
     return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
 
 
-_CLEAN = (
+_CLEAN_SCRIPT = (
     "set -euo pipefail\nawk -F, 'NR == 1 || $2 > 0' data/sales.csv > tmp/clean.csv\nwc -l < tmp/clean.csv\n"
 )
 
-_LOAD = (
+_LOAD_SQL = (
     "CREATE TABLE IF NOT EXISTS sales (region TEXT NOT NULL, amount REAL NOT NULL);\n"
     'INSERT INTO sales SELECT region, amount FROM "tmp/clean.csv";\n'
     "SELECT region, sum(amount) AS total FROM sales GROUP BY region ORDER BY region;\n"
 )
 
-_KEEP = "cat logs/02_step_2.out > data/totals.tsv\n"
+_KEEP_SCRIPT = "cat logs/02_step_2.out > data/totals.tsv\n"
 
-_SALES = {"data/sales.csv": "region,amount\nnorth,10\nsouth,-1\nnorth,5\n"}
+_SALES_FILES = {"data/sales.csv": "region,amount\nnorth,10\nsouth,-1\nnorth,5\n"}
 
-_BROKEN = {"schema_sql": "CREATE TABEL t"}
+_BROKEN_SCHEMA = {"schema_sql": "CREATE TABEL t"}
 
-_ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+_ENDLESS_QUERY = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 SAMPLES = (
-    _build_sample("good", ("bash", _CLEAN), ("sql", _LOAD), ("bash", _KEEP), files=_SALES),
+    _build_sample(
+        "good", ("bash", _CLEAN_SCRIPT), ("sql", _LOAD_SQL), ("bash", _KEEP_SCRIPT), files=_SALES_FILES
+    ),
     _build_sample(
         "schema",
         ("sql", "UPDATE t SET a = 2 WHERE a = 1"),
@@ -165,6 +167,6 @@ SAMPLES = (
     _build_sample("missing_file", ("bash", "cat data/gone.csv"), rules=["path.missing"]),
     _build_sample("removed_file", ("bash", 'cat "data/$(date +%s).csv"'), rules=["step.file_not_found"]),
     _build_sample("missing_table", ("sql", "SELECT * FROM gone"), rules=["step.table_missing"]),
-    _build_sample("endless", ("sql", _ENDLESS), rules=["sandbox.timeout"]),
-    _build_sample("bad_schema", ("sql", "SELECT 1"), database=_BROKEN, rules=["database.schema"]),
+    _build_sample("endless", ("sql", _ENDLESS_QUERY), rules=["sandbox.timeout"]),
+    _build_sample("bad_schema", ("sql", "SELECT 1"), database=_BROKEN_SCHEMA, rules=["database.schema"]),
 )

@@ -136,7 +136,7 @@ def _to_attempt_document(attempt: PipelineAttempt, fix: AttemptFix | None) -> Pi
 
 
 NAME_LABEL, VERSION_LABEL = "pipeline", "pipeline_version"
-MOST_FINDINGS = 10
+MAX_RUN_FINDINGS = 10
 """Maximum number of a run's findings in the history."""
 
 
@@ -213,7 +213,7 @@ class JudgedReport:
         found = [each for each in self.findings if each["severity"] == "error" or each in about_data]
         return [
             RunFindingDocument(rule=each["rule"], severity=each["severity"], message=each["message"])
-            for each in found[:MOST_FINDINGS]
+            for each in found[:MAX_RUN_FINDINGS]
         ]
 
 
@@ -356,7 +356,11 @@ async def run_pipeline(request: Request, call: CallDep, wait_s: WaitS = 0) -> Re
     wanted = await read_model(request, call, PipelineRunBody)
     entry = await _get_entry(call, wanted.name, wanted.version)
     approved = await call.service.get(entry.attempt_id)
-    judged = await _load_judged(call, approved) if approved is not None and is_comparable(approved) else None
+    judged = (
+        await _load_judged_report(call, approved)
+        if approved is not None and is_comparable(approved)
+        else None
+    )
     last = await _find_last_clean_facts(call, entry)
     async with call.budget.wait_to_parse(call.caller.peer.uid):
         body = await asyncio.to_thread(
@@ -386,7 +390,7 @@ async def list_pipeline_runs(
 ) -> Response:
     """List the caller's runs of an approved pipeline with their row counts, starting with the newest."""
     page = await call.service.list(_build_runs_query(call, name, version, limit=limit, cursor=cursor))
-    runs = [to_run_document(attempt, await _load_judged(call, attempt)) for attempt in page.attempts]
+    runs = [to_run_document(attempt, await _load_judged_report(call, attempt)) for attempt in page.attempts]
     return json_response(PipelineRunPageDocument.model_construct(runs=runs, next_cursor=page.next_cursor))
 
 
@@ -429,13 +433,13 @@ async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts |
     # An entry of this name and version may have been removed, with runs of other steps.
     page = await call.service.list(replace(runs, since=entry.approved_at))
     for attempt in page.attempts:
-        judged = await _load_judged(call, attempt) if is_comparable(attempt) else None
+        judged = await _load_judged_report(call, attempt) if is_comparable(attempt) else None
         if judged is not None and judged.is_clean and judged.steps == steps:
             return judged.facts
     return None
 
 
-async def _load_judged(call: Call, attempt: Attempt) -> JudgedReport | None:
+async def _load_judged_report(call: Call, attempt: Attempt) -> JudgedReport | None:
     """Return the report of an attempt, or None if the attempt doesn't have a verdict yet."""
     if attempt.state is not State.FINISHED:
         return None

@@ -38,9 +38,11 @@ RULES = (
         help="Bad: WHERE city = NULL. Good: WHERE city IS NULL.",
     ),
 )
-_EXPLAINED = frozenset({"sql.syntax", "sql.not_understood", "sql.parameter", "sql.statement", "sql.truncate"})
+_EXPLAINED_RULES = frozenset(
+    {"sql.syntax", "sql.not_understood", "sql.parameter", "sql.statement", "sql.truncate"}
+)
 _MAX_STATEMENTS = 100
-_HEAD_BYTES = 2000
+_CSV_HEAD_BYTES = 2000
 _MAX_HINTS = 5
 
 
@@ -81,7 +83,7 @@ def prepare_tables_before(payload: PipelinePayload, number: int) -> StatementPre
         for _, statement in _split_statements(step.content)
     ]
     heads = {
-        path: decode_content(given)[:_HEAD_BYTES].decode("utf-8", "replace").split("\n")[0]
+        path: decode_content(given)[:_CSV_HEAD_BYTES].decode("utf-8", "replace").split("\n")[0]
         for path, given in payload.files.items()
         if path.lower().endswith((".csv", ".tsv"))
     }
@@ -99,7 +101,11 @@ def add_explanations(
 ) -> Iterator[Finding]:
     """Yield a step's findings, and add the correct SQLite form to those about unparsable statements."""
     for finding in findings:
-        yield _add_explanation(content, finding, policy, tables) if finding.rule in _EXPLAINED else finding
+        yield (
+            _add_explanation(content, finding, policy, tables)
+            if finding.rule in _EXPLAINED_RULES
+            else finding
+        )
 
 
 def iter_suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[Finding]:

@@ -16,9 +16,9 @@ from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, shorten_text
 from assayd_pipeline.facts import MAX_COLUMNS, Facts
 
-_LIMITS = replace(DEFAULT_LIMITS, bytes=2**20, containers=200, values=6000)
-_NAME_CHARS = 100
-_MOST = 2**53
+_DECODE_LIMITS = replace(DEFAULT_LIMITS, bytes=2**20, containers=200, values=6000)
+_MAX_SHOWN_NAME_CHARS = 100
+_MAX_COUNT = 2**53
 _MAX_LINE_NUMBER = 10**7
 
 
@@ -67,7 +67,7 @@ def read_sql_record(unit: UnitResult) -> SqlCounts | SqlFailure | None:
     may_hold_one = unit.outcome.cause in {Cause.COMPLETED, Cause.EXITED_NONZERO}
     if not may_hold_one or len(unit.results) != 1 or unit.malformed is not None:
         return None
-    fields = decode_guest_json(unit.results[0], _LIMITS)
+    fields = decode_guest_json(unit.results[0], _DECODE_LIMITS)
     if not isinstance(fields, dict):
         raise GuestJsonError("the record is not an object")
     ran = SqlCounts(
@@ -110,7 +110,9 @@ def _parse_idle(given: JsonValue) -> Iterator[IdleStatement]:
                 line > 0
             ):
                 yield IdleStatement(
-                    verb=verb, table=shorten_text(table, _NAME_CHARS), line=min(line, _MAX_LINE_NUMBER)
+                    verb=verb,
+                    table=shorten_text(table, _MAX_SHOWN_NAME_CHARS),
+                    line=min(line, _MAX_LINE_NUMBER),
                 )
 
 
@@ -118,14 +120,17 @@ def _parse_tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
     """Yield the tables with their facts, but skip malformed entries."""
     for entry in given if isinstance(given, list) else ():
         match entry:
-            case [str() as name, int() as rows, list() as described] if 0 <= rows <= _MOST:
+            case [str() as name, int() as rows, list() as described] if 0 <= rows <= _MAX_COUNT:
                 texts = [
-                    shorten_text(text, _NAME_CHARS)
+                    shorten_text(text, _MAX_SHOWN_NAME_CHARS)
                     for text in described[: 2 * MAX_COLUMNS]
                     if isinstance(text, str)
                 ]
                 columns, types = tuple(texts[::2]), tuple(texts[1::2])
-                yield shorten_text(name, _NAME_CHARS), Facts(rows=rows, columns=columns, types=types)
+                yield (
+                    shorten_text(name, _MAX_SHOWN_NAME_CHARS),
+                    Facts(rows=rows, columns=columns, types=types),
+                )
 
 
 def _parse_names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:
@@ -137,8 +142,8 @@ def _parse_names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...
     if not isinstance(given, dict):
         return {}
     return {
-        shorten_text(table, _NAME_CHARS): tuple(
-            shorten_text(c, _NAME_CHARS) for c in columns if isinstance(c, str)
+        shorten_text(table, _MAX_SHOWN_NAME_CHARS): tuple(
+            shorten_text(c, _MAX_SHOWN_NAME_CHARS) for c in columns if isinstance(c, str)
         )
         for table, columns in given.items()
         if isinstance(columns, list)
@@ -147,7 +152,7 @@ def _parse_names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...
 
 def _require_count(fields: Mapping[str, JsonValue], name: str) -> int:
     value = fields.get(name)
-    if type(value) is not int or not 0 <= value <= _MOST:
+    if type(value) is not int or not 0 <= value <= _MAX_COUNT:
         raise GuestJsonError(f"{name} is not a count")
     return value
 

@@ -339,13 +339,15 @@ def _build_step_run(row: RowMapping) -> StepRun:
     )
 
 
-_PIPELINE_OF = (
+_SELECT_PIPELINE = (
     select(pipeline_attempts.c.pipeline_id)
     .where(pipeline_attempts.c.attempt_id == bindparam("wanted"))
     .scalar_subquery()
 )
-_RUNNING = update(pipelines).where(pipelines.c.id == _PIPELINE_OF).values(status=PipelineStatus.RUNNING.value)
-_ORPHANS = delete(pipelines).where(
+_SET_RUNNING = (
+    update(pipelines).where(pipelines.c.id == _SELECT_PIPELINE).values(status=PipelineStatus.RUNNING.value)
+)
+_DELETE_ORPHANS = delete(pipelines).where(
     ~select(pipeline_attempts.c.attempt_id).where(pipeline_attempts.c.pipeline_id == pipelines.c.id).exists()
 )
 
@@ -384,7 +386,7 @@ class PipelineRecorder:
 
     def leased(self, connection: Connection, run: AttemptRun) -> None:
         """Record that the pipeline is running."""
-        connection.execute(_RUNNING, {"wanted": run.attempt_id})
+        connection.execute(_SET_RUNNING, {"wanted": run.attempt_id})
 
     def finished(
         self,
@@ -398,7 +400,7 @@ class PipelineRecorder:
 
         Do nothing if the attempt belongs to no pipeline.
         """
-        pipeline_id = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.id}).scalar()
+        pipeline_id = connection.execute(select(_SELECT_PIPELINE), {"wanted": attempt.id}).scalar()
         if pipeline_id is None:
             return
         status = _determine_pipeline_status(connection, attempt, pipeline_id)
@@ -418,14 +420,14 @@ class PipelineRecorder:
 
     def removed(self, connection: Connection) -> None:
         """Delete pipelines that have no remaining attempts."""
-        connection.execute(_ORPHANS)
+        connection.execute(_DELETE_ORPHANS)
 
 
 def _find_parent_pipeline(connection: Connection, attempt: Attempt) -> str | None:
     """Return the pipeline that an attempt continues, or None for a new pipeline or a replay."""
     if attempt.parent_id is None or attempt.replay_of is not None:
         return None
-    found: str | None = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.parent_id}).scalar()
+    found: str | None = connection.execute(select(_SELECT_PIPELINE), {"wanted": attempt.parent_id}).scalar()
     return found
 
 

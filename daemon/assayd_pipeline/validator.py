@@ -95,9 +95,9 @@ from assayd_pipeline.worth import (
     read_steps,
 )
 
-FOLDERS = ("data", "tmp", "scripts", "logs")
+SANDBOX_FOLDERS = ("data", "tmp", "scripts", "logs")
 """The folders of the sandbox directory. Source: docs/kinds/pipeline.md."""
-COLLECTED = ("**", "!tmp/**", "!scripts/**", "!.database/**", f"!{DATABASE_OUTPUT}")
+COLLECTED_PATTERNS = ("**", "!tmp/**", "!scripts/**", "!.database/**", f"!{DATABASE_OUTPUT}")
 DATABASE_UNIT = "database"
 _ENVIRONMENT = {
     "HOME": "/sandbox",
@@ -106,9 +106,9 @@ _ENVIRONMENT = {
     "TMPDIR": "/sandbox/tmp",
     "TZ": "UTC",
 }
-WHOLE_IMAGE = f"{TOOLS}:/usr/bin"
+WHOLE_IMAGE_PATH = f"{TOOLS}:/usr/bin"
 """PATH of a step under a report-only profile: every program of the image."""
-_RESERVED = ("scripts", "logs", ".database", DATABASE_OUTPUT)
+_RESERVED_NAMES = ("scripts", "logs", ".database", DATABASE_OUTPUT)
 
 _RULES = (
     *shell.RULES,
@@ -131,13 +131,13 @@ _RULES = (
 )
 
 
-_HEADLINES = {
+_HEADLINE_FOR_STAGE = {
     "parse": "The pipeline can't be read:",
     "commands": "Bash steps do something that isn't allowed:",
     "sql": "SQL steps do something that isn't allowed:",
     "sandbox": "The pipeline ran and failed:",
 }
-_WRITTEN = {"commands": frozenset({Writer.BASH}), "sql": frozenset({Writer.SQL})}
+_TYPES_BY_STAGE = {"commands": frozenset({Writer.BASH}), "sql": frozenset({Writer.SQL})}
 """The step types that each stage checks."""
 _MAX_EARLIER_FILES = 10
 """Maximum files of earlier steps in a finding about a missing file."""
@@ -222,12 +222,12 @@ class PipelineKind(Kind[PipelinePayload]):
             units=tuple(units),
             network=policy.network,
             imports=policy.imports,
-            folders=FOLDERS,
+            folders=SANDBOX_FOLDERS,
             files={path: decode_content(given) for path, given in payload.files.items()},
             database=b"" if database is None else database.content,
             preload=_PRELOAD,
             needed=_PRELOAD if any(unit.program is Program.SQL for unit in units) else (),
-            collect=COLLECTED,
+            collect=COLLECTED_PATTERNS,
             changed_only=True,
             stop_on_failure=True,
             allow_exec=True,
@@ -287,10 +287,10 @@ class PipelineKind(Kind[PipelinePayload]):
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
         """Return the retry context with the findings, and instructions for the types of steps."""
-        headline = select_headline(_HEADLINES, stage)
+        headline = select_headline(_HEADLINE_FOR_STAGE, stage)
         findings = [_remove_step_label(finding) for finding in findings]  # Messages contain the step's name.
         return build_retry_context(
-            findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
+            findings, headline=headline, reminders=instructions(policy, _TYPES_BY_STAGE.get(stage, BOTH))
         )
 
     def list_requirements(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
@@ -511,7 +511,7 @@ def _check_steps(
 
 def _check_reserved_paths(files: Mapping[str, object]) -> Iterator[Finding]:
     for path in files:
-        if path.split("/")[0] in _RESERVED:
+        if path.split("/")[0] in _RESERVED_NAMES:
             yield Finding(
                 rule="path.reserved",
                 category="paths",
@@ -527,7 +527,7 @@ def _build_unit(number: int, step: Step, policy: ExecutionPolicy, limits: Limits
         program = Program.EXEC
         arguments: Mapping[str, object] = {
             "argv": [BASH, "--noprofile", "--norc", script],
-            "env": _ENVIRONMENT | ({"PATH": WHOLE_IMAGE} if policy.reports_only else {}),
+            "env": _ENVIRONMENT | ({"PATH": WHOLE_IMAGE_PATH} if policy.is_report_only else {}),
         }
     else:
         program, arguments = Program.SQL, _build_sql_arguments(step.content, "step", policy.sql, limits)

@@ -59,23 +59,23 @@ MOST_VALUE_CHARS = 80
 _CHARS = 32 * 2**10
 _STEPS = 200_000
 """Maximum number of instructions of SQLite's virtual machine for all statements of one database."""
-_MAKING = ("CREATE", "ALTER", "DROP")
+_SCHEMA_VERBS = ("CREATE", "ALTER", "DROP")
 _MAX_COLUMNS = 500
 _MAX_NAMES = 2000
-_NAMES = {
+_QUERY_BY_TYPE = {
     "table": "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') "
     "UNION SELECT name FROM sqlite_temp_schema",
     "column": "SELECT DISTINCT c.name FROM (SELECT name FROM sqlite_schema UNION "
     "SELECT name FROM sqlite_temp_schema) AS t, pragma_table_info(t.name) AS c",
     "function": "SELECT DISTINCT name FROM pragma_function_list",
 }
-_PASSED = (
+_PASSED_ACTIONS = (
     "SELECT", "READ", "INSERT", "UPDATE", "DELETE", "RECURSIVE", "FUNCTION", "ALTER_TABLE", "CREATE_TABLE",
     "CREATE_TEMP_TABLE", "CREATE_INDEX", "CREATE_TEMP_INDEX", "CREATE_VIEW", "CREATE_TEMP_VIEW", "DROP_TABLE",
     "DROP_VIEW", "DROP_INDEX", "REINDEX", "TRANSACTION", "SAVEPOINT", "PRAGMA",
 )  # fmt: skip
-_ACTIONS = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in _PASSED)
-_PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"})
+_PERMITTED_ACTIONS = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in _PASSED_ACTIONS)
+_PERMITTED_PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +303,7 @@ class SqlitePreparer:
 
     def run(self, statement: str) -> None:
         """Run a statement that creates or changes tables, and ignore any other."""
-        if statement.lstrip().upper().startswith(_MAKING):
+        if statement.lstrip().upper().startswith(_SCHEMA_VERBS):
             _create_or_ignore_error(partial(self._connection.execute, statement))
 
     def find_error(self, statement: str) -> str | None:
@@ -320,7 +320,7 @@ class SqlitePreparer:
         For the latter, `what` is ``column of TABLE``. Return an empty list if the step limit is reached.
         """
         table = what.removeprefix("column of ")
-        query = _NAMES[what] if table == what else "SELECT name FROM pragma_table_info(?)"
+        query = _QUERY_BY_TYPE[what] if table == what else "SELECT name FROM pragma_table_info(?)"
         values = () if table == what else (table,)
         try:
             return [str(row[0]) for row in self._connection.execute(query, values).fetchmany(_MAX_NAMES)]
@@ -347,11 +347,11 @@ def _set_limits(connection: sqlite3.Connection) -> None:
 def _authorize(
     action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None
 ) -> int:
-    if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() not in _PRAGMAS:
+    if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() not in _PERMITTED_PRAGMAS:
         return sqlite3.SQLITE_DENY
     if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() == "load_extension":
         return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK if action in _ACTIONS else sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in _PERMITTED_ACTIONS else sqlite3.SQLITE_DENY
 
 
 def _split_statements(schema: str) -> list[str]:

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict
 
 from assayd.findings.source_text import get_snippet, line_number_at
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.policy import IgnoredErrors
+from assayd.model.policy import IgnoredErrorSeverity
 from assayd.model.run import DATABASE_OUTPUT, OutputFile, RunResult
 from assayd.model.text_limits import shorten_text
 from assayd_pipeline.errors import ErrorClass, ErrorSource, classify_error
@@ -54,12 +54,12 @@ RULES = (
         help="Bad: sort data/a.csv > tmp/b.csv, and no later step reads tmp/b.csv.",
     ),
 )
-_MOST_EACH = 10
+_MAX_EACH_FINDINGS = 10
 _MOST_PATHS = 50
 _READ_CHARS = 100_000
 """Maximum characters of a step to read: longer ones are generated and tell little."""
 _MAX_EMPTY_BYTES = 4096
-_WRITTEN = re.compile(
+_WRITTEN_PATTERN = re.compile(
     r"(?:>>?\|?|\btee(?: -a)?|\s-o|--output[= ])\s*[\"']?"
     r"((?:\./|/sandbox/)?(?:tmp|data)/[\w./-]+|/tmp/[\w./-]+)"
 )
@@ -67,8 +67,8 @@ _OTHER_WRITES = re.compile(
     r"\b(?:cp|mv|ln|install|split|csplit|tar|gzip|gunzip|unzip|mkdir|touch|truncate|dd|rm|patch|xargs)\b"
     r"|\bsed +(?:-\w*i|--in-place)|\bdata/[\w./-]*\$|>>?\s*[\"']?\$"
 )
-_TOUCHED = re.compile(r"\btouch\b([^\n;|&]*)")
-_CLEARED = re.compile(r"(?:^|[;\n])[ \t]*:?[ \t]*>[ \t]*([^\s;|&]+)")
+_TOUCHED_PATTERN = re.compile(r"\btouch\b([^\n;|&]*)")
+_CLEARED_PATTERN = re.compile(r"(?:^|[;\n])[ \t]*:?[ \t]*>[ \t]*([^\s;|&]+)")
 _WHOLE_FOLDER = re.compile(r"\btmp(?:/?[\"']?(?:\s|$|\*|\))|/[\w.-]*[*?\[$])")
 _OFTEN_EMPTY = re.compile(
     r"rej|bad|err|inval|fail|warn|diff|missing|dup|orphan|anomal|outlier|skip|lock|done|ready|ok|flag|log|unmatched"
@@ -93,10 +93,10 @@ MAX_EXPLAINED_ERRORS = 20
 _SCRIPT = re.compile(r"scripts/[^:]*: line \d{1,6}: ")
 _SOURCE = re.compile(r"scripts/[^:]*: line \d{1,6}: |([a-z][a-z0-9]{0,20}): ")
 _HARMLESS = re.compile(r"\bwarning: |[Bb]roken pipe|write error|[Tt]ry '|\busage: ")
-_HANDLED = re.compile(
+_HANDLED_PATTERN = re.compile(
     r"\|\||&&|&\s*$|^\s*(?:if|elif|while|until|!|local|export|declare|readonly|typeset|case)\b|^\s*!|[<>]\(|`"
 )
-_ANYWHERE = re.compile(
+_ANYWHERE_PATTERN = re.compile(
     r"^[ \t]*+(?:\}|\)|done|fi|esac)[^#\n]*(?:\|\||&&|&\s*$)|\bset \+e\b|\bset \+o errexit\b"
     r"|\btrap\b[^\n]{0,200}\bERR\b",
     re.MULTILINE,
@@ -136,8 +136,8 @@ def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepFil
         if step.program is ErrorSource.BASH:
             written |= dict.fromkeys(_find_written_paths(text), step.number)
     emptied = [
-        *_CLEARED.findall(named),
-        *(path for words in _TOUCHED.findall(named) for path in words.split()),
+        *_CLEARED_PATTERN.findall(named),
+        *(path for words in _TOUCHED_PATTERN.findall(named) for path in words.split()),
     ]
     made_empty = frozenset(_to_relative_path(path.strip("\"'")) for path in emptied[:_MOST_PATHS])
     return StepFileFacts(
@@ -161,7 +161,7 @@ def _has_rows(content: bytes) -> bool:
 
 def _find_written_paths(text: str) -> list[str]:
     return list(
-        islice(dict.fromkeys(_to_relative_path(path) for path in _WRITTEN.findall(text)), _MOST_PATHS)
+        islice(dict.fromkeys(_to_relative_path(path) for path in _WRITTEN_PATTERN.findall(text)), _MOST_PATHS)
     )
 
 
@@ -195,7 +195,7 @@ def judge_results(
         result: the result of the run.
     """
     outputs = [one for one in result.outputs if one.name != DATABASE_OUTPUT]
-    yield from islice(_find_empty_outputs(steps, read, outputs), _MOST_EACH)
+    yield from islice(_find_empty_outputs(steps, read, outputs), _MAX_EACH_FINDINGS)
     for step, said in zip(steps, printed, strict=True):
         path = read.unused.get(step.number)
         if path is not None and not said:
@@ -239,7 +239,7 @@ def _describe_empty_output(output: OutputFile, headings: Collection[str]) -> str
 
 def iter_idle_findings(step: StepText, idle: Sequence[IdleStatement]) -> Iterator[Finding]:
     """Yield findings about the statements of a step that changed no rows although there were rows."""
-    for one in idle[:_MOST_EACH]:
+    for one in idle[:_MAX_EACH_FINDINGS]:
         message = f"{one.verb} {one.table!r} changes no row."
         if one.verb == "CREATE TABLE":
             message = f"CREATE TABLE {one.table!r} gets no row from its SELECT."
@@ -271,13 +271,13 @@ def _build_quality_finding(name: str, step: StepText, message: str, hint: str, l
     )
 
 
-def iter_ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> Iterator[Finding]:
+def iter_ignored_errors(step: StepText, stderr: str, level: IgnoredErrorSeverity | None) -> Iterator[Finding]:
     """Yield a finding for each error message that a bash step printed although it passed, up to a limit.
 
     Yield nothing for a SQL step, or if the level is off.
     """
-    level = level or IgnoredErrors.WARNING
-    if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
+    level = level or IgnoredErrorSeverity.WARNING
+    if step.program is not ErrorSource.BASH or level is IgnoredErrorSeverity.OFF or not stderr:
         return
     lines = dict.fromkeys(line.strip() for line in stderr.splitlines()[:_MAX_LINES])
     printed = (said for said in lines if _is_program_output(said, step.content))
@@ -300,12 +300,14 @@ def _is_error_message(said: str) -> bool:
     )
 
 
-def _build_ignored_error_finding(step: StepText, said: str, level: IgnoredErrors) -> Finding:
+def _build_ignored_error_finding(step: StepText, said: str, level: IgnoredErrorSeverity) -> Finding:
     told = explain_message(said, step.content)
     uncaught = (
-        level is IgnoredErrors.UNCAUGHT and told.line is not None and _would_end_step(step.content, told.line)
+        level is IgnoredErrorSeverity.UNCAUGHT
+        and told.line is not None
+        and _would_end_step(step.content, told.line)
     )
-    is_error = level is IgnoredErrors.ERROR or uncaught
+    is_error = level is IgnoredErrorSeverity.ERROR or uncaught
     hint = told.hint or classify_error(said, program=ErrorSource.BASH).advice
     shown = get_snippet(step.content, told.line)
     return Finding(
@@ -332,7 +334,9 @@ def _would_end_step(content: str, line: int) -> bool:
     while last < len(lines) - 1 and re.search(r"(?:\\|\||&&)\s*$", lines[last]):
         last += 1
     whole = "\n".join(lines[first : last + 1])
-    if any(_HANDLED.search(each) for each in lines[first : last + 1]) or _ANYWHERE.search(content):
+    if any(_HANDLED_PATTERN.search(each) for each in lines[first : last + 1]) or _ANYWHERE_PATTERN.search(
+        content
+    ):
         return False
     if "$(" in whole and not _ASSIGNMENT.match(whole):
         return False

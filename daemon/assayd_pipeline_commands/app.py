@@ -15,7 +15,7 @@ from assayd_pipeline.forms import print_table_of_steps
 
 pipeline_app = typer.Typer(help="Show stored pipelines, and apply their results.", no_args_is_help=True)
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_LIBRARY_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 HEADS = ("id", "status", "updated")
 
 
@@ -199,7 +199,7 @@ def _find_attempt(client: PlainClient, said: str) -> tuple[str, str | None]:
     from assayd_client.cli.ids import resolve_attempt_id as find_attempt
     from assayd_client.cli.library import find_entry
 
-    if said != LAST and (_NAME.fullmatch(said) or "@" in said):
+    if said != LAST and (_LIBRARY_NAME.fullmatch(said) or "@" in said):
         try:
             approved = find_entry(client, said)
         except NotFound:

@@ -43,13 +43,13 @@ Checkpoint = Callable[[str], None]
 BUSY_S = 5.0
 _WAL, _PLAIN = b"\x02\x02", b"\x01\x01"
 # Journal mode, change counter, schema cookie, and the last writer's version, which a backup increments.
-_COUNTERS = ((18, 20), (24, 28), (40, 44), (92, 100))
+_COUNTER_RANGES = ((18, 20), (24, 28), (40, 44), (92, 100))
 SUFFIX = ".commits.jsonl"
 COMMIT, ROLLBACK = "commit", "rollback"
 STATE_BEGUN, DONE = "begun", "done"
 COMPARISON_TIMEOUT_S = 5.0
 _STEPS = 10_000
-_TABLES = (
+_LIST_TABLES_SQL = (
     "SELECT name FROM {0}.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
     "AND sql NOT LIKE 'CREATE VIRTUAL%'"
 )
@@ -103,7 +103,7 @@ def compute_content_digest(content: bytes) -> str:
 def clear_counters(content: bytes) -> bytes:
     """Return a database with its counters set to zero."""
     bare = bytearray(content)
-    for start, end in _COUNTERS:
+    for start, end in _COUNTER_RANGES:
         bare[start:end] = bytes(end - start)
     return bytes(bare)
 
@@ -377,7 +377,8 @@ def describe_differences(old: bytes, new: bytes) -> list[str]:
 
 def _list_differences(connection: sqlite3.Connection) -> list[str]:
     before, after = (
-        {name for (name,) in connection.execute(_TABLES.format(schema))} for schema in ("old", "main")
+        {name for (name,) in connection.execute(_LIST_TABLES_SQL.format(schema))}
+        for schema in ("old", "main")
     )
     lines = []
     for table in sorted(before | after):

@@ -22,7 +22,7 @@ from assayd_pipeline_commands.commit import CommitResult, apply_result, fetch_re
 from assayd_pipeline_commands.journal import read_regular_file, resolve_inside_folder
 
 HEADS = ("run", "started", "version", "verdict", "rows", "findings")
-_RANGE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\.\.(\d{1,6}(?:\.\d{1,6})?)")
+_RANGE_PATTERN = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\.\.(\d{1,6}(?:\.\d{1,6})?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class PipelineRunCommand:
 
 
 def _parse_range(text: str) -> Mapping[str, float]:
-    found = _RANGE.fullmatch(text)
+    found = _RANGE_PATTERN.fullmatch(text)
     if found is None or float(found[1]) > float(found[2]):
         raise RequestError("usage", f"--rows {text!r}: write the minimum and the maximum, such as 0.5..2")
     return {"least": float(found[1]), "most": float(found[2])}

@@ -29,7 +29,7 @@ from assayd_screens.session import GenerationInput, GenerationOptions
 MAX_PATHS = 50
 NAME_CHARS = 128
 """Maximum characters of an example's name."""
-DATABASES = ("*.db", "*.sqlite", "*.sqlite3", "*.sql")
+DATABASE_PATTERNS = ("*.db", "*.sqlite", "*.sqlite3", "*.sql")
 INTENT = "intent"
 CONTEXT = "context"
 """The id for errors that concern the context as a whole."""
@@ -164,21 +164,21 @@ def expand_patterns(said: Sequence[str]) -> list[str]:
     found: list[str] = []
     for each in said:
         is_pattern = any(mark in each for mark in "*?[")
-        matched = sorted(str(path) for path in _glob(each) if path.is_file())
+        matched = sorted(str(path) for path in _iter_matches(each) if path.is_file())
         if is_pattern and not matched:
             raise RequestError("paths.none", f"no file matches {each!r}", field="context.sample_paths")
         found += matched if is_pattern else [each]
     return found[:MAX_PATHS]
 
 
-def _glob(pattern: str) -> Iterator[Path]:
+def _iter_matches(pattern: str) -> Iterator[Path]:
     path = Path(pattern).expanduser()
     return Path(path.anchor).glob(str(path.relative_to(path.anchor)))
 
 
 def list_databases(folder: Path) -> list[tuple[str, str]]:
     """Return the databases and schemas in a folder, with the tables and the path of each."""
-    found = sorted({path for pattern in DATABASES for path in folder.glob(pattern)})
+    found = sorted({path for pattern in DATABASE_PATTERNS for path in folder.glob(pattern)})
     return [(shorten(f"{path.name}  {', '.join(_iter_table_names(path))}", 70), str(path)) for path in found]
 
 
@@ -194,7 +194,7 @@ def _iter_table_names(path: Path) -> Iterator[str]:
         yield "not readable as SQLite"
 
 
-LABEL_CHARS = 70
+MAX_LABEL_TEXT_CHARS = 70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,7 +373,7 @@ class Asking(Screen[EnteredRequest | None]):
 
 def _set_title(field: Widget, label: str) -> Widget:
     """Show a label in the border of a field, and return the field."""
-    field.border_title = escape(shorten(label, LABEL_CHARS))
+    field.border_title = escape(shorten(label, MAX_LABEL_TEXT_CHARS))
     return field
 
 

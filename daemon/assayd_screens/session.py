@@ -12,11 +12,11 @@ from assayd_client import Conflict, Document, NotFound, PlainClient, StreamEvent
 from assayd_client.cli.texts import fetch_stored_submission, get_submission_texts
 
 WAIT_S = 60.0
-RECENT = 100
+MAX_SEARCHED = 100
 """Maximum number of generations to search for an attempt's generation."""
 MAX_EDITS = 20
 """Maximum number of edited attempts to follow back to a generation."""
-PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
+PASSED_ON_FIELDS = ("kind", "policy", "overrides", "labels", "intent")
 """Fields that an edited submission keeps in addition to the payload."""
 
 
@@ -133,7 +133,7 @@ class WizardSession:
         The chain contains the recent generation, if any, that contains or precedes the attempt.
         """
         with PlainClient(self._daemon) as client:
-            made = client.generations(limit=RECENT)["generations"]
+            made = client.generations(limit=MAX_SEARCHED)["generations"]
             owners = {each["attempt_id"]: one["id"] for one in made for each in one["attempts"]}
             follows: str | None = attempt_id
             for _ in range(MAX_EDITS):
@@ -238,7 +238,7 @@ class WizardSession:
         Raises: RequestError ``edit.unreadable``, if the texts can't be parsed; ClientError.
         """
         before = outcome.submission or {}
-        kept = {name: before[name] for name in PASSED_ON if before.get(name)}
+        kept = {name: before[name] for name in PASSED_ON_FIELDS if before.get(name)}
         parent = {"parent_id": outcome.attempt["id"]} if outcome.attempt is not None else {}
         with PlainClient(self._daemon) as client:
             made = client.submit({**kept, **parent, "payload": replace_texts(before["payload"], texts)})
@@ -343,7 +343,7 @@ def build_attempt_outcome(
 
 STEPS_FILE = "steps.txt"
 STEPS_HELP = "# Edit, add, remove or move steps. Each begins with a line: === NAME (bash or sql) ===\n"
-_STEP_HEAD = re.compile(r"^=== (.+) \((bash|sql)\) ===[ \t]*$", re.MULTILINE)
+_STEP_HEAD_PATTERN = re.compile(r"^=== (.+) \((bash|sql)\) ===[ \t]*$", re.MULTILINE)
 
 
 def list_editable_texts(outcome: ChainOutcome) -> dict[str, str]:
@@ -363,7 +363,7 @@ def read_steps(text: str) -> list[Document]:
 
     Raises: RequestError ``edit.unreadable``, if the text doesn't begin with a step.
     """
-    before, *parts = _STEP_HEAD.split(text)
+    before, *parts = _STEP_HEAD_PATTERN.split(text)
     stray = next((line for line in before.splitlines() if line.strip() and not line.startswith("#")), None)
     if stray is not None or not parts:
         message = f"{STEPS_FILE} must begin with a line: === NAME (bash or sql) ==="

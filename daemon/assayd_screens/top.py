@@ -22,13 +22,13 @@ from rich.text import Text
 
 from assayd_client import Document, PlainClient
 from assayd_client.cli.sample import MetricsSample, SampleSpan, build_sample_span, parse_metrics
-from assayd_client.cli.terminal import STYLES, format_duration, plain
+from assayd_client.cli.terminal import STYLE_BY_STATUS, format_duration, plain
 
 MOST_SHOWN = 40
-NAME_CELLS = 11
-STATES = ("running", "leasing", "checking", "judging")
-VERDICTS = ("validated", "failed", "error", "cancelled")
-CONTAINERS = ("idle", "starting", "leased", "removing", "stuck")
+NAME_WIDTH_CELLS = 11
+SHOWN_STATES = ("running", "leasing", "checking", "judging")
+VERDICT_NAMES = ("validated", "failed", "error", "cancelled")
+CONTAINER_STATES = ("idle", "starting", "leased", "removing", "stuck")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class MetricsReader:
     def read_frame(self) -> MonitorFrame:
         """Fetch metrics and attempts, and return the data for the next display."""
         sample, at = parse_metrics(self._client.metrics().decode(), self._clock()), self._now()
-        pages = [self._client.attempts(state=state, limit=MOST_SHOWN) for state in STATES]
+        pages = [self._client.attempts(state=state, limit=MOST_SHOWN) for state in SHOWN_STATES]
         started = sample.total("assayd_process_start_time_seconds")
         frame = MonitorFrame(
             at=at,
@@ -117,12 +117,12 @@ class Facts:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         width = options.max_width if console.is_terminal else sys.maxsize
-        row = Text(f"{self.name:<{NAME_CELLS}}", "dim", end="")
+        row = Text(f"{self.name:<{NAME_WIDTH_CELLS}}", "dim", end="")
         for place, fact in enumerate(self.facts):
             separator = " · " if place else ""
             if place and row.cell_len + len(separator) + fact.cell_len > width:
                 yield Text.assemble(row)
-                row, separator = Text(" " * NAME_CELLS), ""
+                row, separator = Text(" " * NAME_WIDTH_CELLS), ""
             row = Text.assemble(row, separator, fact)
         yield row
 
@@ -148,10 +148,10 @@ def _iter_frame_lines(frame: MonitorFrame) -> Iterator[Facts]:
     yield Facts(name="waiting", facts=[Text(each) for each in waiting])
     yield Facts(
         name="under way",
-        facts=list(_iter_counts_text(now.sum_by_label("assayd_attempts_under_way", "state"), STATES)),
+        facts=list(_iter_counts_text(now.sum_by_label("assayd_attempts_under_way", "state"), SHOWN_STATES)),
     )
     yield Facts(name="latency", facts=[Text(_format_latency(seen, step)) for step in steps])
-    containers = _iter_counts_text(now.sum_by_label("assayd_containers", "state"), CONTAINERS)
+    containers = _iter_counts_text(now.sum_by_label("assayd_containers", "state"), CONTAINER_STATES)
     yield Facts(name="containers", facts=[*containers, *_iter_warm_share_text(now)])
     yield Facts(name="engine", facts=list(_iter_engine_text(seen)))
     yield Facts(name="daemon", facts=list(_iter_daemon_text(seen)))
@@ -160,8 +160,8 @@ def _iter_frame_lines(frame: MonitorFrame) -> Iterator[Facts]:
 def _iter_rates_text(seen: SampleSpan) -> Iterator[Text]:
     rates = seen.compute_rates_by_label("assayd_attempts_total", "verdict")
     yield Text(f"{sum(rates.values()):.1f}/s")
-    for verdict in VERDICTS:
-        yield Text(f"{rates.get(verdict, 0.0):.1f} ").append(verdict, STYLES[verdict])
+    for verdict in VERDICT_NAMES:
+        yield Text(f"{rates.get(verdict, 0.0):.1f} ").append(verdict, STYLE_BY_STATUS[verdict])
 
 
 def _iter_counts_text(counts: dict[str, float], names: Sequence[str]) -> Iterator[Text]:

@@ -97,7 +97,9 @@ class Wizard(App[WizardResult]):
             begin = None
             if self._outcome is None and self._asked is None:
                 self.exit(
-                    WizardResult(code=FAILED), return_code=FAILED, message=_message_or_empty(self._trouble)
+                    WizardResult(code=FAILED),
+                    return_code=FAILED,
+                    message=_get_message_or_empty(self._trouble),
                 )
                 return
             while self._outcome is not None and begin is None:
@@ -160,7 +162,7 @@ class Wizard(App[WizardResult]):
                 name=self._wanted or propose_name(outcome.intent, self._current_kind), out=self._out
             ),
             regenerate=regenerate,
-            trouble=_message_or_empty(self._trouble),
+            trouble=_get_message_or_empty(self._trouble),
             has_earlier=self._earlier is not None,
         )
         self._trouble = None
@@ -174,5 +176,5 @@ class Wizard(App[WizardResult]):
         return str(submission["kind"]) if submission is not None else ""
 
 
-def _message_or_empty(trouble: AssaydError | None) -> str:
+def _get_message_or_empty(trouble: AssaydError | None) -> str:
     return "" if trouble is None else trouble.message

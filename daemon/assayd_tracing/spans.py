@@ -41,10 +41,10 @@ log = structlog.get_logger()
 PREFIX = "assayd."
 """The prefix of attribute names."""
 
-_KINDS = {"attempt": SpanKind.SERVER, "dispatch": SpanKind.PRODUCER, "answer": SpanKind.CLIENT}
+_KIND_BY_NAME = {"attempt": SpanKind.SERVER, "dispatch": SpanKind.PRODUCER, "answer": SpanKind.CLIENT}
 """The kinds of spans by name; all other spans are internal."""
 
-_SECOND_NS = 10**9
+_NS_PER_SECOND = 10**9
 
 BATCH = 512
 """Maximum number of spans in one export."""
@@ -91,11 +91,11 @@ class OtelTracing:
         context = Context()  # the current span of another task isn't its parent
         if parent is not None:
             context = set_span_in_context(NonRecordingSpan(_to_sdk_context(parent)), context)
-        began_ns = time_ns() - int(ago_s * _SECOND_NS)
+        began_ns = time_ns() - int(ago_s * _NS_PER_SECOND)
         span = self._tracer.start_span(
             name,
             context=context,
-            kind=_KINDS.get(name, SpanKind.INTERNAL),
+            kind=_KIND_BY_NAME.get(name, SpanKind.INTERNAL),
             attributes=_prefix_attributes(attributes),
             links=[Link(_to_sdk_context(linked))] if linked is not None else [],
             start_time=began_ns,
@@ -118,7 +118,7 @@ class OtelSpan:
         """Begin a child span, or return this span if it isn't recorded."""
         if not self._span.is_recording():
             return self
-        return self._start_child(name, time_ns() - int(ago_s * _SECOND_NS), attributes)
+        return self._start_child(name, time_ns() - int(ago_s * _NS_PER_SECOND), attributes)
 
     def add_finished_child(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
@@ -129,8 +129,8 @@ class OtelSpan:
         """
         if not self._span.is_recording():
             return
-        ended_ns = time_ns() - int(ended_ago_s * _SECOND_NS)
-        began_ns = self._began_ns if took_s is None else ended_ns - int(took_s * _SECOND_NS)
+        ended_ns = time_ns() - int(ended_ago_s * _NS_PER_SECOND)
+        began_ns = self._began_ns if took_s is None else ended_ns - int(took_s * _NS_PER_SECOND)
         began_ns = max(began_ns, self._began_ns)
         self._start_child(name, began_ns, attributes)._end_at(max(began_ns, ended_ns))
 
@@ -142,13 +142,13 @@ class OtelSpan:
             self._span.set_attribute("error.type", error)
             self._span.set_status(Status(StatusCode.ERROR))
         self._span.set_attributes(_prefix_attributes(attributes))
-        self._end_at(time_ns() - int(ago_s * _SECOND_NS))
+        self._end_at(time_ns() - int(ago_s * _NS_PER_SECOND))
 
     def _start_child(self, name: str, began_ns: int, attributes: Mapping[str, Attribute]) -> OtelSpan:
         span = self._tracer.start_span(
             name,
             context=set_span_in_context(self._span, Context()),
-            kind=_KINDS.get(name, SpanKind.INTERNAL),
+            kind=_KIND_BY_NAME.get(name, SpanKind.INTERNAL),
             attributes=_prefix_attributes(attributes),
             start_time=began_ns,
         )

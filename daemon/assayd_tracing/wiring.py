@@ -23,8 +23,8 @@ from assayd.metrics import Metrics
 from assayd.settings.model import TracingSettings
 from assayd_tracing.spans import BoundedSpanProcessor, OtelTracing
 
-MOST_HEADER_BYTES = 16 * 2**10
-MOST_VALUE_CHARS = 256
+MAX_HEADER_FILE_BYTES = 16 * 2**10
+MAX_ATTRIBUTE_CHARS = 256
 """Maximum number of characters of an attribute's value; longer values are truncated."""
 
 
@@ -56,7 +56,7 @@ def build_tracing(
             }
         ),
         shutdown_on_exit=False,
-        span_limits=SpanLimits(max_span_attribute_length=MOST_VALUE_CHARS),
+        span_limits=SpanLimits(max_span_attribute_length=MAX_ATTRIBUTE_CHARS),
     )
     provider.add_span_processor(export)
     stack.callback(provider.shutdown)
@@ -103,21 +103,21 @@ def _read_headers(path: Path) -> dict[str, str]:
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            text = file.read(MOST_HEADER_BYTES).decode("ascii")
+            text = file.read(MAX_HEADER_FILE_BYTES).decode("ascii")
     except (OSError, UnicodeDecodeError) as problem:
-        raise _invalid_headers_error(f"{path} can't be read: {type(problem).__name__}") from problem
+        raise _build_headers_error(f"{path} can't be read: {type(problem).__name__}") from problem
     if mode & 0o077:
-        raise _invalid_headers_error(f"{path} (mode {mode:04o}) holds a secret: chmod 0600")
+        raise _build_headers_error(f"{path} (mode {mode:04o}) holds a secret: chmod 0600")
     headers = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, colon, value = (part.strip() for part in line.partition(":"))
         if not line.strip() or line.startswith("#"):
             continue
         if not colon or not name or not value.isprintable() or not name.replace("-", "").isalnum():
-            raise _invalid_headers_error(f"{path}, line {number}: write `Name: value`")
+            raise _build_headers_error(f"{path}, line {number}: write `Name: value`")
         headers[name] = value
     return headers
 
 
-def _invalid_headers_error(message: str) -> ConfigError:
+def _build_headers_error(message: str) -> ConfigError:
     return ConfigError("tracing.headers", f"tracing.headers_file: {message}", field="tracing.headers_file")

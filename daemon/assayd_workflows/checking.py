@@ -31,8 +31,8 @@ from assayd_workflows.model import RESULT, PlanReading, ResultReference, Workflo
 from assayd_workflows.reading import READING
 
 PLAN: TypeAdapter[WorkflowPlan] = TypeAdapter(WorkflowPlan)
-_CONTAINERS = frozenset({"dict", "list", "tuple", "set", "frozenset"})
-_INDEXED = frozenset({"list", "tuple"})
+_COLLECTION_TYPES = frozenset({"dict", "list", "tuple", "set", "frozenset"})
+_INDEXED_TYPES = frozenset({"list", "tuple"})
 _MOST = 200
 
 RULES = (
@@ -149,7 +149,7 @@ def _parse_node_code(node: WorkflowNode) -> _NodeCode:
         at = _format_position(node, first.line)
         fault = f"The code of node '{node.id}' can't be read ({at}): {first.message}"
         return _NodeCode(
-            node=node, declared={}, problem=_workflow_finding(node, "workflow.code", fault, first.line)
+            node=node, declared={}, problem=_build_workflow_finding(node, "workflow.code", fault, first.line)
         )
     tree = source.tree
     given = {*node.values, *node.sources}
@@ -160,7 +160,7 @@ def _parse_node_code(node: WorkflowNode) -> _NodeCode:
     problem = None
     if RESULT not in declared:
         fault = f"The code of node '{node.id}' doesn't declare its result."
-        problem = _workflow_finding(node, "workflow.code", fault, None, "Add: result: TYPE = …")
+        problem = _build_workflow_finding(node, "workflow.code", fault, None, "Add: result: TYPE = …")
     return _NodeCode(node=node, declared=declared, awaited=missing, problem=problem)
 
 
@@ -183,7 +183,7 @@ def _find_element_types(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -
         return frozenset({ANYTHING})
     outer = code_types.resolve_types(list_alternatives(annotation.value, aliases))
     parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-    if not outer <= _CONTAINERS or (outer == {"tuple"} and len(parts) > 1):
+    if not outer <= _COLLECTION_TYPES or (outer == {"tuple"} and len(parts) > 1):
         return frozenset({ANYTHING})
     return code_types.resolve_types(list_alternatives(parts[-1], aliases))
 
@@ -194,7 +194,7 @@ def _check_references(plan: WorkflowPlan) -> Iterator[Finding]:
         for name, source in node.sources.items():
             if source.node not in known:
                 message = f"The input '{name}' of node '{node.id}' refers to an unknown node: {source.text}"
-                yield _workflow_finding(
+                yield _build_workflow_finding(
                     node, "workflow.reference", message, None, _suggest_node(source, known)
                 )
     for name, source in plan.outputs.items():
@@ -222,7 +222,7 @@ def _find_cycles(plan: WorkflowPlan) -> Iterator[Finding]:
         cycle = path[path.index(path[-1]) :]
         message = f"These nodes need each other: {' -> '.join(reversed(cycle))}"
         remedy = f"Remove one of the references, e.g. that of '{cycle[0]}' to {cycle[1]}.result."
-        yield _workflow_finding(nodes[cycle[0]], "workflow.cycle", message, None, remedy)
+        yield _build_workflow_finding(nodes[cycle[0]], "workflow.cycle", message, None, remedy)
         for each in set(cycle):
             del nodes[each]
 
@@ -249,7 +249,7 @@ def _find_unused_nodes(plan: WorkflowPlan) -> Iterator[Finding]:
         if node.id not in used:
             message = f"No output needs the node '{node.id}'."
             remedy = "Remove the node, or use its result in an output or in another node."
-            yield _to_warning(_workflow_finding(node, "workflow.unused", message, None, remedy))
+            yield _to_warning(_build_workflow_finding(node, "workflow.unused", message, None, remedy))
 
 
 def _check_sources(code: _NodeCode) -> Iterator[Finding]:
@@ -263,12 +263,12 @@ def _check_sources(code: _NodeCode) -> Iterator[Finding]:
         line = code.declared[name].line
         message = f"The input '{name}' of node '{node.id}' has no source."
         remedy = f"Add it to the node's inputs, or pass it: --set {node.id}.{name}=VALUE"
-        yield _workflow_finding(node, "workflow.no_source", message, line, remedy)
+        yield _build_workflow_finding(node, "workflow.no_source", message, line, remedy)
     for name in (*node.values, *node.sources):
         if name not in code.declared or name == RESULT or not is_variable(name):
             message = f"The code of node '{node.id}' doesn't declare the input '{name}'."
             remedy = f"Add a line at the top of its code: {name}: object"
-            yield _workflow_finding(node, "workflow.undeclared_input", message, None, remedy)
+            yield _build_workflow_finding(node, "workflow.undeclared_input", message, None, remedy)
 
 
 def _check_types(plan: WorkflowPlan, nodes: Mapping[str, _NodeCode]) -> Iterator[Finding]:
@@ -281,7 +281,7 @@ def _check_types(plan: WorkflowPlan, nodes: Mapping[str, _NodeCode]) -> Iterator
                     f"The input '{name}' of node '{code.node.id}' is {wanted.annotation} ({wanted.place}), "
                     f"but its value is {actual}."
                 )
-                yield _workflow_finding(code.node, "workflow.type", message, wanted.line)
+                yield _build_workflow_finding(code.node, "workflow.type", message, wanted.line)
         for name, source in code.node.sources.items():
             wanted, giving = code.declared.get(name), nodes.get(source.node)
             result = giving.declared.get(RESULT) if giving is not None else None
@@ -291,7 +291,7 @@ def _check_types(plan: WorkflowPlan, nodes: Mapping[str, _NodeCode]) -> Iterator
         giving = nodes.get(source.node)
         result = giving.declared.get(RESULT) if giving is not None else None
         if giving is not None and result is not None and (wrong := _explain_invalid_path(source, result)):
-            found = _workflow_finding(giving.node, "workflow.path", wrong, result.line)
+            found = _build_workflow_finding(giving.node, "workflow.path", wrong, result.line)
             yield replace(found, line=plan.lines.get(name, found.line))
 
 
@@ -300,7 +300,7 @@ def _check_edge(
 ) -> Iterator[Finding]:
     """Yield a finding if a result can't have the referenced path, or if its type doesn't fit the input."""
     if (wrong := _explain_invalid_path(source, result)) is not None:
-        yield _workflow_finding(code.node, "workflow.path", wrong, wanted.line)
+        yield _build_workflow_finding(code.node, "workflow.path", wrong, wanted.line)
         return
     given, inner = result.types, result.elements
     if source.path:
@@ -315,10 +315,10 @@ def _check_edge(
     if unfit and unfit == given:
         message = said.format("is")
         remedy = f"Declare {name}: {code_types.format_types(given)}, or change the result."
-        yield _workflow_finding(code.node, "workflow.type", message, wanted.line, remedy)
+        yield _build_workflow_finding(code.node, "workflow.type", message, wanted.line, remedy)
     elif unfit:
         optional = code_types.format_types(wanted.types | unfit)
-        found = _workflow_finding(
+        found = _build_workflow_finding(
             code.node,
             "workflow.partial_type",
             said.format("may be something else:"),
@@ -329,7 +329,9 @@ def _check_edge(
     elif (unfit := _find_mismatched_types(inner, wanted.elements)) and unfit == inner:
         message = said.format("is")
         remedy = "Only outer types are checked when it runs; make the elements agree."
-        yield _to_warning(_workflow_finding(code.node, "workflow.element_type", message, wanted.line, remedy))
+        yield _to_warning(
+            _build_workflow_finding(code.node, "workflow.element_type", message, wanted.line, remedy)
+        )
 
 
 def _find_mismatched_types(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
@@ -344,7 +346,7 @@ def _explain_invalid_path(source: ResultReference, result: _DeclaredName) -> str
     if not source.path or ANYTHING in result.types:
         return None
     step = source.path[0]
-    if not result.types & {"dict", *_INDEXED}:
+    if not result.types & {"dict", *_INDEXED_TYPES}:
         return f"{source.text} has no part: the result is {result.annotation} ({result.place})."
     if "dict" not in result.types and not step.isdigit():
         return f"{source.text} needs a number as index: the result is {result.annotation} ({result.place})."
@@ -364,7 +366,7 @@ def _format_position(node: WorkflowNode, line: int | None) -> str:
     return f"line {line} of the code of '{node.id}'"
 
 
-def _workflow_finding(
+def _build_workflow_finding(
     node: WorkflowNode, rule: str, message: str, line: int | None, suggestion: str | None = None
 ) -> Finding:
     """Build a finding for a line of a node's code, or for the node. `context` is the node's name."""

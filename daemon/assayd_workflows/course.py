@@ -63,7 +63,7 @@ MAX_CONCURRENT_STARTS = 8
 """Maximum number of nodes of one workflow to submit concurrently, so that the queue stays short."""
 OUTPUTS_BYTES = 16 * 2**20
 """Maximum total size of a workflow's outputs."""
-_STATES = {
+_STATE_BY_VERDICT = {
     Verdict.VALIDATED: NodeState.VALIDATED,
     Verdict.FAILED: NodeState.FAILED,
     Verdict.ERROR: NodeState.ERROR,
@@ -71,7 +71,7 @@ _STATES = {
 }
 
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
-Reusable = Mapping[str, NodeRun]
+ReusableNodes = Mapping[str, NodeRun]
 """The validated nodes of the resumed workflow, by input digest."""
 T = TypeVar("T")
 
@@ -271,7 +271,7 @@ class WorkflowRun:
     workflow: Workflow
     plan: WorkflowPlan
     parts: WorkflowRunParts
-    reusable: Reusable = field(default_factory=dict)
+    reusable: ReusableNodes = field(default_factory=dict)
     changed: BroadcastEvent = field(default_factory=BroadcastEvent)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: bool = False
@@ -373,7 +373,9 @@ class WorkflowRun:
             return run
         attempt = await self._wait_for_verdict(run.attempt_id)
         run = replace(
-            run, state=_STATES[attempt.verdict or Verdict.ERROR], detail=_explain_missing_result(attempt)
+            run,
+            state=_STATE_BY_VERDICT[attempt.verdict or Verdict.ERROR],
+            detail=_explain_missing_result(attempt),
         )
         if attempt.verdict is Verdict.FAILED and self.workflow.repair is not None:
             return await self._wait_for_repair(run)

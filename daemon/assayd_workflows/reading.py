@@ -25,13 +25,13 @@ from assayd_workflows.model import MAX_NODES, PlanReading, ResultReference, Work
 READING: TypeAdapter[PlanReading] = TypeAdapter(PlanReading)
 TIMEOUT_S = 600.0
 MAX_TIMEOUT_S = 3600.0
-_MOST_DEPTH = 50
+_MAX_YAML_DEPTH = 50
 _MAX_FAULTS = 20
 _MAX_NUMBER_CHARS = 300
 """Maximum length of a number; in hexadecimal, this is below a submission's limit of decimal digits."""
-_LITERAL = "literal"
-_REFERENCE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63})\.result((?:\.[^.\s]{1,200}){0,20})", re.ASCII)
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LITERAL_KEY = "literal"
+_REFERENCE_PATTERN = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63})\.result((?:\.[^.\s]{1,200}){0,20})", re.ASCII)
+_YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 RULES = (
     Rule(
@@ -149,7 +149,7 @@ def _parse_values(text: str) -> tuple[object, _DocumentPlaces]:
 
 
 def _compose_yaml(text: str) -> yaml.Node:
-    loader = _LOADER(text)
+    loader = _YAML_LOADER(text)
     try:
         node = loader.get_single_node()
     except yaml.MarkedYAMLError as problem:
@@ -171,7 +171,7 @@ def _compose_yaml(text: str) -> yaml.Node:
 
 
 def _depth_error(line: int | None) -> _InvalidDocument:
-    return _InvalidDocument(_Fault(f"The document is nested more than {_MOST_DEPTH} levels deep.", line))
+    return _InvalidDocument(_Fault(f"The document is nested more than {_MAX_YAML_DEPTH} levels deep.", line))
 
 
 class _YamlConverter:
@@ -193,7 +193,7 @@ class _YamlConverter:
                 _Fault("YAML aliases aren't supported.", line, suggestion="Repeat the value.")
             )
         self._seen.add(id(node))
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_YAML_DEPTH:
             raise _depth_error(line)
         _reject_tag(node, line)
         if isinstance(node, yaml.MappingNode):
@@ -238,7 +238,7 @@ def _unsupported_tag_error(node: yaml.Node, line: int) -> _InvalidDocument:
 
 
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
-_SCALARS: Mapping[str, Any] = {
+_CONVERTER_BY_TAG: Mapping[str, Any] = {
     "str": lambda node: node.value,
     "timestamp": lambda node: node.value,
     "null": _CONSTRUCTOR.construct_yaml_null,
@@ -250,12 +250,12 @@ _SCALARS: Mapping[str, Any] = {
 
 def _convert_scalar(node: yaml.Node, line: int) -> object:
     kind = node.tag.removeprefix("tag:yaml.org,2002:")
-    if kind not in _SCALARS:
+    if kind not in _CONVERTER_BY_TAG:
         raise _unsupported_tag_error(node, line)
     if kind in {"int", "float"} and len(node.value) > _MAX_NUMBER_CHARS:
         raise _InvalidDocument(_Fault(f"A number has more than {_MAX_NUMBER_CHARS} characters.", line))
     try:
-        value = _SCALARS[kind](node)
+        value = _CONVERTER_BY_TAG[kind](node)
     except (ValueError, LookupError, OverflowError) as problem:
         raise _InvalidDocument(
             _Fault(f"{shorten_text(str(node.value), 64)!r} isn't a valid {kind}.", line)
@@ -334,7 +334,7 @@ def _build_node(entry: _NodeEntry, number: int, places: _DocumentPlaces) -> Work
             sources[name] = source
         else:
             values[name] = (
-                value[_LITERAL] if isinstance(value, dict) and value.keys() == {_LITERAL} else value
+                value[_LITERAL_KEY] if isinstance(value, dict) and value.keys() == {_LITERAL_KEY} else value
             )
     return WorkflowNode(
         id=entry.id,
@@ -350,7 +350,7 @@ def _build_node(entry: _NodeEntry, number: int, places: _DocumentPlaces) -> Work
 
 
 def _parse_reference(text: str) -> ResultReference | None:
-    found = _REFERENCE.fullmatch(text)
+    found = _REFERENCE_PATTERN.fullmatch(text)
     if found is None:
         return None
     return ResultReference(node=found[1], path=tuple(found[2].split(".")[1:]))

@@ -172,7 +172,7 @@ def _get_workflows(request: Request) -> WorkflowManager:
 WorkflowsDep = Annotated[WorkflowManager, Depends(_get_workflows)]
 Id = Annotated[str, Path(alias="id", description="The workflow's ULID.")]
 
-_STARTED: Responses = {
+_STARTED_RESPONSES: Responses = {
     202: {
         **describe_json_response(
             WorkflowDocument, "The workflow; if its check found errors, it has failed already"
@@ -184,14 +184,14 @@ _STARTED: Responses = {
     429: describe_json_response(ErrorDocument, "Too many of this user's workflows are running"),
     503: describe_json_response(ErrorDocument, "Not ready; see Retry-After"),
 }
-_RESUMED: Responses = {
-    **_STARTED,
+_RESUMED_RESPONSES: Responses = {
+    **_STARTED_RESPONSES,
     409: describe_json_response(ErrorDocument, "The workflow is still running"),
 }
-_CHECKED: Responses = {200: describe_json_response(WorkflowCheckDocument, "What the check found")}
-_WORKFLOW: Responses = {200: describe_json_response(WorkflowDocument, "The workflow")}
-_LIST: Responses = {200: describe_json_response(WorkflowPageDocument, "Workflows")}
-_CANCELLED: Responses = {
+_CHECKED_RESPONSES: Responses = {200: describe_json_response(WorkflowCheckDocument, "What the check found")}
+_WORKFLOW_RESPONSES: Responses = {200: describe_json_response(WorkflowDocument, "The workflow")}
+_LIST_RESPONSES: Responses = {200: describe_json_response(WorkflowPageDocument, "Workflows")}
+_CANCELLED_RESPONSES: Responses = {
     202: describe_json_response(WorkflowDocument, "The workflow is being cancelled"),
     409: describe_json_response(ErrorDocument, "The workflow has ended"),
 }
@@ -206,7 +206,9 @@ workflows = APIRouter(prefix="/v1/workflows", tags=["workflows"], responses=answ
 ROUTERS = (workflows,)
 
 
-@workflows.post("/check", responses=_CHECKED, openapi_extra=describe_request_body(WorkflowCheckBody))
+@workflows.post(
+    "/check", responses=_CHECKED_RESPONSES, openapi_extra=describe_request_body(WorkflowCheckBody)
+)
 async def check_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
     """Check a workflow's references, cycles, input sources and edge types; run and store nothing."""
     wanted = await read_model(request, call, WorkflowCheckBody, max_bytes=BODY_BYTES)
@@ -214,7 +216,9 @@ async def check_workflow(request: Request, call: CallDep, found: WorkflowsDep) -
     return json_response(to_check_document(reading))
 
 
-@workflows.post("", status_code=202, responses=_STARTED, openapi_extra=describe_request_body(WorkflowBody))
+@workflows.post(
+    "", status_code=202, responses=_STARTED_RESPONSES, openapi_extra=describe_request_body(WorkflowBody)
+)
 async def start_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
     """Check a workflow, and run it on behalf of the caller with one attempt per node."""
     wanted = await read_model(request, call, WorkflowBody, max_bytes=BODY_BYTES)
@@ -224,7 +228,7 @@ async def start_workflow(request: Request, call: CallDep, found: WorkflowsDep) -
     return _started_response(await found.begin(terms, call.caller.peer))
 
 
-@workflows.get("", responses=_LIST)
+@workflows.get("", responses=_LIST_RESPONSES)
 async def list_workflows(
     call: CallDep,
     found: WorkflowsDep,
@@ -238,7 +242,7 @@ async def list_workflows(
     return build_raw_json_response(body)
 
 
-@workflows.get("/{id}", responses=_WORKFLOW)
+@workflows.get("/{id}", responses=_WORKFLOW_RESPONSES)
 async def get_workflow(
     call: CallDep,
     found: WorkflowsDep,
@@ -255,7 +259,7 @@ async def get_workflow(
     return json_response(to_workflow_document(workflow))
 
 
-@workflows.post("/{id}/cancel", status_code=202, responses=_CANCELLED)
+@workflows.post("/{id}/cancel", status_code=202, responses=_CANCELLED_RESPONSES)
 async def cancel_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
     """Cancel a workflow and its running attempts."""
     workflow = await _get_visible(call, found, workflow_id)
@@ -266,7 +270,7 @@ async def cancel_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -
 @workflows.post(
     "/{id}/resume",
     status_code=202,
-    responses=_RESUMED,
+    responses=_RESUMED_RESPONSES,
     openapi_extra=describe_request_body(WorkflowResumeBody),
 )
 async def resume_workflow(request: Request, call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:

@@ -31,7 +31,7 @@ KEPT = 200
 """Maximum number of ended workflows to keep for one user."""
 KEPT_BYTES = 64 * 2**20
 """Maximum total size of the ended workflows to keep for one user."""
-PAGE_BYTES = 256 * 2**10
+MAX_PAGE_BYTES = 256 * 2**10
 """Maximum total size of the outlines on one page, which always contains the first outline."""
 OPEN = 16
 """Maximum number of unfinished workflows of one user."""
@@ -39,9 +39,9 @@ OPEN = 16
 
 _OUTLINE: TypeAdapter[WorkflowOutline] = TypeAdapter(WorkflowOutline)
 _FINDINGS: TypeAdapter[tuple[Finding, ...]] = TypeAdapter(tuple[Finding, ...])
-_LARGE = {"document", "inputs", "plan"}
-_SHOWN = [column for column in workflows.c if column.name not in _LARGE]
-_LISTED = [column for column in _SHOWN if column.name != "findings"]
+_LARGE_COLUMNS = {"document", "inputs", "plan"}
+_SHOWN_COLUMNS = [column for column in workflows.c if column.name not in _LARGE_COLUMNS]
+_LISTED = [column for column in _SHOWN_COLUMNS if column.name != "findings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class DatabaseWorkflowStore:
 
     async def get(self, workflow_id: str) -> Workflow | None:
         """Return the workflow with this id, or None if it doesn't exist."""
-        found = await self._read(select(*_SHOWN).where(workflows.c.id == workflow_id))
+        found = await self._read(select(*_SHOWN_COLUMNS).where(workflows.c.id == workflow_id))
         return found[0] if found else None
 
     async def contents(self, workflow_id: str) -> WorkflowContents | None:
@@ -167,7 +167,7 @@ class DatabaseWorkflowStore:
             lambda connection: [(row[0], int(row[1])) for row in connection.execute(wanted.limit(limit))]
         )
         sums = accumulate(size for _, size in found)
-        shown = [each for (each, _), size in zip(found, sums, strict=True) if size <= PAGE_BYTES]
+        shown = [each for (each, _), size in zip(found, sums, strict=True) if size <= MAX_PAGE_BYTES]
         shown = shown or [each for each, _ in found[:1]]
         listed = select(*_LISTED).where(workflows.c.id.in_(shown)).order_by(workflows.c.id.desc())
         more = bool(shown) and (len(shown) < len(found) or len(found) == limit)
@@ -176,7 +176,7 @@ class DatabaseWorkflowStore:
     async def list_unfinished(self) -> Sequence[Workflow]:
         """Return every workflow that has no verdict, starting with the oldest."""
         unended = workflows.c.finished_at.is_(None)
-        return await self._read(select(*_SHOWN).where(unended).order_by(workflows.c.id))
+        return await self._read(select(*_SHOWN_COLUMNS).where(unended).order_by(workflows.c.id))
 
     async def _read(self, statement: Select[Any]) -> Sequence[Workflow]:
         def fetch(connection: Connection) -> Sequence[Workflow]:

@@ -14,7 +14,7 @@ from assayd_workflows.workflows import WorkflowManager
 
 __all__ = ["ROUTERS", "open_wing"]
 
-RESULTS_AT_ONCE = 3
+MAX_RESULTS_AT_ONCE = 3
 """Maximum number of nodes whose inputs are held at once; parsing can take about 100 MB per node."""
 
 
@@ -29,7 +29,7 @@ async def open_wing(basics: CoreParts, stack: AsyncExitStack, running: RunningPa
         store=DatabaseWorkflowStore(basics.access),
         clock=basics.clock,
         inputs_bytes=basics.limits.payload.inputs_bytes,
-        turns=FairSemaphore(RESULTS_AT_ONCE, reserve_from=2),
+        turns=FairSemaphore(MAX_RESULTS_AT_ONCE, reserve_from=2),
     )
     workflows = WorkflowManager(
         parts=parts,

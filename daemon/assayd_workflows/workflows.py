@@ -16,8 +16,8 @@ from typing import TypeVar
 import structlog
 from pydantic import ValidationError
 
-from assayd.aio import pause, task_group
-from assayd.analysis.analyst import Analyst, WorkerDied
+from assayd.aio import open_task_group, pause
+from assayd.analysis.analyst import Analyst, WorkerDiedError
 from assayd.clock import IdSource
 from assayd.documents import parse_json
 from assayd.errors import AssaydError, RequestError, StoreError
@@ -54,12 +54,12 @@ from assayd_workflows.store import DatabaseWorkflowStore, WorkflowContents, Work
 
 log = structlog.get_logger()
 
-CODE_BYTES = 4 * 2**20
+MAX_CODE_BYTES = 4 * 2**20
 """Maximum total size of the code of a workflow's nodes, including library entries."""
-PUBLISHED_EVERY_S = 0.2
+MIN_PROGRESS_PERIOD_S = 0.2
 """Minimum number of seconds between two progress events, except for the end."""
-_READ = "assayd_workflows.reading:read_document"
-_CHECK = "assayd_workflows.checking:check_workflow"
+_READ_FUNCTION = "assayd_workflows.reading:read_document"
+_CHECK_FUNCTION = "assayd_workflows.checking:check_workflow"
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class WorkflowManager:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[WorkflowManager]:
         """Run workflows while the body runs. Unfinished ones continue after the daemon's next start."""
-        async with task_group() as self._tasks:
+        async with open_task_group() as self._tasks:
             try:
                 yield self
             finally:
@@ -129,11 +129,11 @@ class WorkflowManager:
         If the check exceeds the limits of the analysis worker, the result is a finding.
 
         Raises: RequestError ``invalid``, for unknown nodes or library entries; ``policy.unknown``;
-        ``too_large``, if the nodes' code exceeds `CODE_BYTES` bytes.
+        ``too_large``, if the nodes' code exceeds `MAX_CODE_BYTES` bytes.
         """
         flow = (peer.uid, f"workflow {peer.pid}")
         try:
-            reading = await self._read_document(_READ, document.encode(), flow)
+            reading = await self._read_document(_READ_FUNCTION, document.encode(), flow)
             if reading.plan is None:
                 return _add_snippets(reading, document)
             _reject_unknown_nodes(reading.plan, inputs)
@@ -141,8 +141,8 @@ class WorkflowManager:
             for policy in {plan.policy, *(node.policy for node in plan.nodes if node.policy)}:
                 self._policies(policy)
             body = await self._run_in_fair_turn(peer.uid, PLAN.dump_json, plan)
-            return _add_snippets(await self._read_document(_CHECK, body, flow), document)
-        except WorkerDied:
+            return _add_snippets(await self._read_document(_CHECK_FUNCTION, body, flow), document)
+        except WorkerDiedError:
             return PlanReading(plan=None, findings=(_ANALYSIS_LIMIT_FINDING,))
 
     async def _read_document(self, reader: str, body: bytes, flow: tuple[int, str]) -> PlanReading:
@@ -160,7 +160,8 @@ class WorkflowManager:
     async def _resolve_library(self, plan: WorkflowPlan, uid: int) -> WorkflowPlan:
         """Load the code of library entries, each once, into a copy of the plan.
 
-        Raises: RequestError ``invalid``, if an entry can't be used; ``too_large``, above `CODE_BYTES` bytes.
+        Raises: RequestError ``invalid``, if an entry can't be used; ``too_large``, above `MAX_CODE_BYTES`
+        bytes.
         """
         known: dict[str, tuple[str, str]] = {}
         nodes, size = [], 0
@@ -173,8 +174,8 @@ class WorkflowManager:
                 library, code = known[node.library]
                 nodes.append(replace(node, library=library, code=code))
             size += len(nodes[-1].code)
-            if size > CODE_BYTES:
-                message = f"the code of all nodes has more than {CODE_BYTES} bytes"
+            if size > MAX_CODE_BYTES:
+                message = f"the code of all nodes has more than {MAX_CODE_BYTES} bytes"
                 raise RequestError("too_large", message, field="document")
         return replace(plan, nodes=tuple(nodes))
 
@@ -421,7 +422,7 @@ class WorkflowManager:
                 await asyncio.sleep(ELSEWHERE_S)
                 continue
             await changed.wait()
-            await pause(PUBLISHED_EVERY_S, unless=course.over)
+            await pause(MIN_PROGRESS_PERIOD_S, unless=course.over)
 
 
 _ANALYSIS_LIMIT_FINDING = Finding(

@@ -71,7 +71,7 @@ class Signed:
     @property
     def keys(self) -> tuple[signatures.PublicKey, ...]:
         """Return the public keys."""
-        return signatures.read_public(signatures.get_public_key_path(self.key))
+        return signatures.read_public_keys(signatures.get_public_key_path(self.key))
 
     @property
     def envelope(self) -> bytes:

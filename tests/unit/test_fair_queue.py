@@ -8,8 +8,8 @@ import pytest
 from assayd.fair_queue import (
     ALONE_S,
     LOOK_S,
-    MAX_SEEN,
     MAX_THROTTLE_S,
+    MAX_TRACKED_USERS,
     SHARE,
     FairQueue,
     FairSemaphore,
@@ -303,6 +303,6 @@ def test_user_goes_on_once_the_others_have_gone() -> None:
 def test_rests_of_few_users_are_kept() -> None:
     pace = UserThrottle(clock=Clock())
     pace.note(-1)
-    for user in range(MAX_SEEN + 1):
+    for user in range(MAX_TRACKED_USERS + 1):
         pace.record_use(user, 1)
     assert (pace.get_throttle_delay_s(0), pace.get_throttle_delay_s(1) > 0) == (0, True)

@@ -24,12 +24,12 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from assayd.analysis.messages import (
     ANSWER,
-    BRIEFED,
-    DESCRIBED,
+    BRIEFING_ADAPTER,
+    DESCRIPTION_ADAPTER,
     EXHAUSTED,
     FAILED,
-    PATCHED,
-    PATCHING,
+    PATCH_ADAPTER,
+    PATCHED_ADAPTER,
     POLICY,
     TAKEN,
     FailedSubmission,
@@ -59,10 +59,10 @@ Flow = tuple[int, str]
 DAEMON_FLOW: Flow = (-1, "")
 """The flow of the daemon's internal requests."""
 
-UNANALYSABLE = "source.unanalysable"
+UNANALYSABLE_RULE = "source.unanalysable"
 MAX_ANSWER_BYTES = 20 * 2**20
 """Maximum bytes of a worker's answer: the largest body, and the findings in it."""
-NO_TABLES: Mapping[str, Sequence[Path]] = MappingProxyType({})
+NO_TABLE_FILES: Mapping[str, Sequence[Path]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class CheckedSubmission:
         return any(stage.status is StageStatus.FAILED for stage in self.stages)
 
 
-class WorkerDied(Exception):
+class WorkerDiedError(Exception):
     """Raised if a worker's job exceeds a limit or a timeout, which ends the worker."""
 
 
@@ -106,11 +106,11 @@ class _Worker:
                 for frame in self.decoder.feed(data):
                     yield frame
             except frames.FrameError as problem:
-                raise _build_broken_error("an analysis worker sent a malformed frame") from problem
+                raise _build_broken_worker_error("an analysis worker sent a malformed frame") from problem
         status = await self.process.wait()
         if status is None or status < 0 or status == EXHAUSTED:
-            raise WorkerDied(f"the worker ended with {status}")
-        raise _build_broken_error(
+            raise WorkerDiedError(f"the worker ended with {status}")
+        raise _build_broken_worker_error(
             f"an analysis worker ended with {status}; its reason is on the daemon's standard error"
         )
 
@@ -132,7 +132,7 @@ class Analyst:
         limits: AnalysisLimits,
         enabled: Sequence[str] = (),
         *,
-        tables: Mapping[str, Sequence[Path]] = NO_TABLES,
+        tables: Mapping[str, Sequence[Path]] = NO_TABLE_FILES,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_lost = on_lost
@@ -195,7 +195,7 @@ class Analyst:
             answer = await self._run_in_turn(
                 validator.name, flow, lambda worker: _request_check(worker, validator, payload, policy)
             )
-        except WorkerDied:
+        except WorkerDiedError:
             return CheckedSubmission(stages=build_unanalysable_reports(validator), payload=payload)
         return CheckedSubmission(
             stages=answer.stages, payload=_read_prepared_payload(validator, payload, answer)
@@ -214,7 +214,7 @@ class Analyst:
                 flow,
                 lambda worker: _request_check(worker, validator, payload, policy, what="stages"),
             )
-        except WorkerDied:
+        except WorkerDiedError:
             return build_unanalysable_reports(validator)
         return answer.stages
 
@@ -223,7 +223,7 @@ class Analyst:
     ) -> RepairDescription:
         """Return the request that asks a model to fix a failed submission.
 
-        Raises: WorkerDied, if reading the submission exceeds a limit; AssaydError, if a worker can't be
+        Raises: WorkerDiedError, if reading the submission exceeds a limit; AssaydError, if a worker can't be
         started.
         """
         body = FAILED.dump_json(request)
@@ -231,7 +231,7 @@ class Analyst:
         async def ask(worker: _Worker) -> RepairDescription:
             _send_policy(worker, policy)
             return await _send_request(
-                worker, "describe", validator.name, body, DESCRIBED, policy=policy.digest
+                worker, "describe", validator.name, body, DESCRIPTION_ADAPTER, policy=policy.digest
             )
 
         return await self._run_in_turn(validator.name, flow, ask)
@@ -241,9 +241,11 @@ class Analyst:
 
         Raises: the same errors as `describe`.
         """
-        body = PATCHING.dump_json(request)
+        body = PATCH_ADAPTER.dump_json(request)
         return await self._run_in_turn(
-            validator.name, flow, lambda worker: _send_request(worker, "patch", validator.name, body, PATCHED)
+            validator.name,
+            flow,
+            lambda worker: _send_request(worker, "patch", validator.name, body, PATCHED_ADAPTER),
         )
 
     async def taken(self, validator: Kind, payload: Document, *, flow: Flow = DAEMON_FLOW) -> ExtractedFields:
@@ -277,7 +279,9 @@ class Analyst:
 
         async def ask(worker: _Worker) -> GenerationBriefing:
             _send_policy(worker, policy)
-            return await _send_request(worker, "brief", validator.name, body, BRIEFED, policy=policy.digest)
+            return await _send_request(
+                worker, "brief", validator.name, body, BRIEFING_ADAPTER, policy=policy.digest
+            )
 
         return await self._run_in_turn(validator.name, flow, ask)
 
@@ -290,14 +294,15 @@ class Analyst:
             body: the text to parse.
             flow: the flow in whose turn the job runs.
 
-        Raises: WorkerDied, if parsing the text exceeds a limit; AssaydError, if a worker can't be started.
+        Raises: WorkerDiedError, if parsing the text exceeds a limit; AssaydError, if a worker can't be
+        started.
         """
         return await self._run_in_turn(reader, flow, lambda worker: _exchange(worker, "read", reader, body))
 
     async def _run_in_turn(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
         """Wait for the flow's turn, then run a job on a worker.
 
-        Raises: WorkerDied, if the job exceeds a limit; AssaydError, if a worker can't be started.
+        Raises: WorkerDiedError, if the job exceeds a limit; AssaydError, if a worker can't be started.
         """
         async with self._turns.hold(*flow, str(next(self._numbers))):
             return await self._run_on_free_worker(kind, work)
@@ -305,7 +310,7 @@ class Analyst:
     async def _run_on_free_worker(self, kind: str, work: Callable[[_Worker], Awaitable[T]]) -> T:
         """Run a job on a free worker, which is replaced if it is lost.
 
-        Raises: WorkerDied, if the job exceeds a limit; AssaydError, if a worker can't be started.
+        Raises: WorkerDiedError, if the job exceeds a limit; AssaydError, if a worker can't be started.
         """
         worker = await self._free.get()
         try:
@@ -316,13 +321,13 @@ class Analyst:
             worker = worker or await self._start()
             async with asyncio.timeout(self._limits.wall_s):
                 return await work(worker)
-        except (WorkerDied, TimeoutError, BrokenPipeError, ConnectionResetError) as problem:
+        except (WorkerDiedError, TimeoutError, BrokenPipeError, ConnectionResetError) as problem:
             self._on_lost()
             log.warning("analysis.worker_lost", kind=kind, problem=str(problem) or "timeout")
             lost, worker = worker, None
             await self._end_worker(lost)
             worker = await self._start_replacement()
-            raise WorkerDied(str(problem) or "timeout") from problem
+            raise WorkerDiedError(str(problem) or "timeout") from problem
         except BaseException:
             # Half a conversation may be in its pipes; the next job must not get the answer to this one.
             lost, worker = worker, None
@@ -386,7 +391,7 @@ async def _send_request(
     try:
         return answer.validate_json(await _exchange(worker, what, kind, body, policy=policy))
     except ValidationError as problem:
-        raise _build_broken_error("an analysis worker's answer is malformed") from problem
+        raise _build_broken_worker_error("an analysis worker's answer is malformed") from problem
 
 
 async def _exchange(
@@ -407,7 +412,7 @@ async def _read_answer(worker: _Worker) -> bytes:
     async for header, part in worker.frames():
         answer += part
         if len(answer) > MAX_ANSWER_BYTES:
-            raise WorkerDied("the worker's answer is too long")
+            raise WorkerDiedError("the worker's answer is too long")
         if header.get("last") is True:
             break
     return bytes(answer)
@@ -420,10 +425,10 @@ def _read_prepared_payload(validator: Kind, payload: BaseModel, answer: WorkerAn
     try:
         return model.model_validate({**dict(payload), **answer.prepared})
     except ValidationError as problem:
-        raise _build_broken_error("a prepared payload is invalid") from problem
+        raise _build_broken_worker_error("a prepared payload is invalid") from problem
 
 
-def _build_broken_error(message: str) -> AssaydError:
+def _build_broken_worker_error(message: str) -> AssaydError:
     return AssaydError("analysis.broken", message)
 
 
@@ -434,7 +439,7 @@ def build_unanalysable_reports(validator: Kind) -> tuple[StageReport, ...]:
     """
     first, *rest = validator.stages
     finding = Finding(
-        rule=UNANALYSABLE,
+        rule=UNANALYSABLE_RULE,
         category="syntax",
         message="The source can't be analysed: reading it exceeded the limit of time or memory.",
         suggestion="Submit smaller, less deeply nested source.",
@@ -452,7 +457,7 @@ async def _wait_until_ready(worker: _Worker) -> None:
         async for header, _ in worker.frames():
             if header["type"] == "ready":
                 return
-    except WorkerDied as problem:
+    except WorkerDiedError as problem:
         message = f"an analysis worker died while it started: {problem}"
         raise AssaydError("analysis.unavailable", message) from problem
     raise AssaydError("analysis.unavailable", "the analysis worker didn't start")

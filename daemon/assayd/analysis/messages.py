@@ -76,11 +76,11 @@ class GenerationBriefing:
 
 
 FAILED: TypeAdapter[FailedSubmission] = TypeAdapter(FailedSubmission)
-PATCHING: TypeAdapter[PatchRequest] = TypeAdapter(PatchRequest)
-DESCRIBED: TypeAdapter[RepairDescription] = TypeAdapter(RepairDescription)
-PATCHED: TypeAdapter[PatchResult] = TypeAdapter(PatchResult)
+PATCH_ADAPTER: TypeAdapter[PatchRequest] = TypeAdapter(PatchRequest)
+DESCRIPTION_ADAPTER: TypeAdapter[RepairDescription] = TypeAdapter(RepairDescription)
+PATCHED_ADAPTER: TypeAdapter[PatchResult] = TypeAdapter(PatchResult)
 TAKEN: TypeAdapter[ExtractedFields] = TypeAdapter(ExtractedFields)
-BRIEFED: TypeAdapter[GenerationBriefing] = TypeAdapter(GenerationBriefing)
+BRIEFING_ADAPTER: TypeAdapter[GenerationBriefing] = TypeAdapter(GenerationBriefing)
 
 EXHAUSTED = 86
 """Exit status of a worker that ran out of memory or exceeded the recursion limit."""

@@ -21,9 +21,11 @@ from dataclasses import dataclass
 from assayd.analysis.forking import MESSAGE_BYTES, REQUEST
 from assayd.errors import AssaydError
 
-_ORPHANED = 1
+_EXIT_ORPHANED = 1
 """Exit status of a worker whose parent has ended: an internal error, whatever the worker was reading."""
-_CRASHES = frozenset({-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGABRT, -signal.SIGFPE})
+_CRASH_EXIT_CODES = frozenset(
+    {-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGABRT, -signal.SIGFPE}
+)
 
 
 class WorkerProcess:
@@ -146,7 +148,7 @@ class WorkerParent:
         number = int(said["fd"])
         if "status" in said:
             status = int(said["status"])
-            self.retired = self.retired or status in _CRASHES
+            self.retired = self.retired or status in _CRASH_EXIT_CODES
             self._running.pop(number).end(status)
             return
         process = self._running[number] = WorkerProcess(descriptors[0])
@@ -169,7 +171,7 @@ class WorkerParent:
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 process.kill()
-            process.end(_ORPHANED)
+            process.end(_EXIT_ORPHANED)
         self._running.clear()
 
 

@@ -28,12 +28,12 @@ from pydantic import BaseModel, ValidationError
 from assayd.analysis.forking import fork_on_request
 from assayd.analysis.messages import (
     ANSWER,
-    BRIEFED,
-    DESCRIBED,
+    BRIEFING_ADAPTER,
+    DESCRIPTION_ADAPTER,
     EXHAUSTED,
     FAILED,
-    PATCHED,
-    PATCHING,
+    PATCH_ADAPTER,
+    PATCHED_ADAPTER,
     POLICY,
     TAKEN,
     FailedSubmission,
@@ -56,7 +56,7 @@ from assayd.model.prompting import ExtractedFields, Proposal
 from assayd.model.report import StageReport, StageStatus
 
 _READ_BYTES = 1 << 16
-_TOLD_CHARS = 500
+_MAX_PROBLEM_CHARS = 500
 _TRIAL_CPU_S = 5.0
 """Additional CPU time in seconds to prepare a trial, which doesn't reduce that of the static stages."""
 
@@ -158,9 +158,9 @@ def _apply_answer(validator: Kind, base: Mapping[str, object], given: Proposal) 
 def _format_problem_message(problem: ValueError) -> str:
     """Return the reason why a fix can't be applied, without quoting the fix."""
     if not isinstance(problem, ValidationError):
-        return str(problem)[:_TOLD_CHARS]
+        return str(problem)[:_MAX_PROBLEM_CHARS]
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {message_of(first)}"[:_TOLD_CHARS]
+    return f"{'.'.join(map(str, first['loc']))}: {message_of(first)}"[:_MAX_PROBLEM_CHARS]
 
 
 def build_briefing(validator: Kind, context: bytes, policy: ExecutionPolicy) -> GenerationBriefing:
@@ -225,7 +225,7 @@ def serve_jobs(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping
             else:
                 answer = _handle_request(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
             body.clear()
-            _reply(sink, answer)
+            _write_answer(sink, answer)
             extend_cpu_limit(cpu_s)
             clear_submission_caches()
 
@@ -273,9 +273,9 @@ def _handle_request(
     match header["type"]:
         case "describe":
             failed = FAILED.validate_json(body)
-            return DESCRIBED.dump_json(describe(kind, failed, policies[str(header["policy"])]))
+            return DESCRIPTION_ADAPTER.dump_json(describe(kind, failed, policies[str(header["policy"])]))
         case "patch":
-            return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
+            return PATCHED_ADAPTER.dump_json(patch(kind, PATCH_ADAPTER.validate_json(body)))
         case "taken":
             return TAKEN.dump_json(extract_fields(kind, body))
         case "prepare":
@@ -283,7 +283,7 @@ def _handle_request(
             changed = _diff_fields(payload, kind.prepare(payload))
             return ANSWER.dump_json(WorkerAnswer(stages=(), prepared=changed))
         case "brief":
-            return BRIEFED.dump_json(build_briefing(kind, body, policies[str(header["policy"])]))
+            return BRIEFING_ADAPTER.dump_json(build_briefing(kind, body, policies[str(header["policy"])]))
         case what:
             payload = kind.payload.model_validate_json(body)
             policy = policies[str(header["policy"])]
@@ -294,7 +294,7 @@ def _handle_request(
             return ANSWER.dump_json(answer)
 
 
-def _reply(sink: BinaryIO, answer: bytes) -> None:
+def _write_answer(sink: BinaryIO, answer: bytes) -> None:
     parts = list(frames.split_into_bodies(answer))
     sink.writelines(frames.encode_frame({"type": "stages", "last": p is parts[-1]}, p) for p in parts)
     sink.flush()

@@ -74,13 +74,15 @@ ERRORS: Responses = {
         500: "An internal error",
     }.items()
 }
-_LOCATED = {"headers": {"Location": {"description": "Path of the attempt.", "schema": {"type": "string"}}}}
+_LOCATION_HEADERS = {
+    "headers": {"Location": {"description": "Path of the attempt.", "schema": {"type": "string"}}}
+}
 SUBMITTED: Responses = {
     200: {
         **describe_json_response(AttemptDocument, "The finished attempt, or the attempt accepted earlier"),
-        **_LOCATED,
+        **_LOCATION_HEADERS,
     },
-    202: {**describe_json_response(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
+    202: {**describe_json_response(AttemptDocument, "Accepted; not finished yet"), **_LOCATION_HEADERS},
     409: describe_json_response(ErrorDocument, "The id or key belongs to another submission"),
     408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
     413: describe_json_response(ErrorDocument, "Body or source too large"),
@@ -88,15 +90,15 @@ SUBMITTED: Responses = {
     503: describe_json_response(ErrorDocument, "Not ready; see Retry-After"),
 }
 ATTEMPT: Responses = {200: describe_json_response(AttemptDocument, "The attempt")}
-SUMMARY: Responses = {200: describe_json_response(SummaryDocument, "Counts of attempts by result")}
+SUMMARY_RESPONSES: Responses = {200: describe_json_response(SummaryDocument, "Counts of attempts by result")}
 ATTEMPT_PAGE: Responses = {200: describe_json_response(AttemptPageDocument, "A page of attempts")}
 CANCELLED: Responses = {
     202: describe_json_response(AttemptDocument, "The attempt is being cancelled"),
     409: describe_json_response(ErrorDocument, "Already finished"),
 }
-REPLAYED: Responses = {
-    200: {**describe_json_response(AttemptDocument, "The finished replay"), **_LOCATED},
-    202: {**describe_json_response(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
+REPLAYED_RESPONSES: Responses = {
+    200: {**describe_json_response(AttemptDocument, "The finished replay"), **_LOCATION_HEADERS},
+    202: {**describe_json_response(AttemptDocument, "Accepted; not finished yet"), **_LOCATION_HEADERS},
     409: describe_json_response(ErrorDocument, "The attempt has no verdict yet"),
     429: describe_json_response(ErrorDocument, "Queue or quota full; see Retry-After"),
     503: describe_json_response(ErrorDocument, "Not ready; see Retry-After"),
@@ -110,13 +112,15 @@ def describe_event_stream(description: str) -> Responses:
     return {200: {"description": f"{description}.", "content": content}}
 
 
-EVENTS = describe_event_stream(
+EVENTS_RESPONSES = describe_event_stream(
     "Events `state`, `stage`, `stdout`, `stderr`, `unit`, `finished`, and `gap` if events are missing"
 )
-ALL_EVENTS = describe_event_stream("Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`")
-BATCH_EVENTS = describe_event_stream("Events `progress` with the current counts, and `finished`")
-BATCH_RECEIVED: Responses = {
-    202: {**describe_json_response(BatchDocument, "Accepted and started"), **_LOCATED},
+ALL_EVENTS_RESPONSES = describe_event_stream(
+    "Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`"
+)
+BATCH_EVENTS_RESPONSES = describe_event_stream("Events `progress` with the current counts, and `finished`")
+BATCH_RECEIVED_RESPONSES: Responses = {
+    202: {**describe_json_response(BatchDocument, "Accepted and started"), **_LOCATION_HEADERS},
     408: describe_json_response(
         ErrorDocument, "The body didn't arrive in time; the lines received so far are kept"
     ),
@@ -125,13 +129,13 @@ BATCH_RECEIVED: Responses = {
     503: describe_json_response(ErrorDocument, "Not ready; see Retry-After"),
 }
 BATCH: Responses = {200: describe_json_response(BatchDocument, "The batch")}
-BATCH_PAGE: Responses = {200: describe_json_response(BatchPageDocument, "A page of batches")}
-ITEM_PAGE: Responses = {200: describe_json_response(ItemPageDocument, "A page of items")}
-BATCH_CANCELLED: Responses = {
+BATCH_PAGE_RESPONSES: Responses = {200: describe_json_response(BatchPageDocument, "A page of batches")}
+ITEM_PAGE_RESPONSES: Responses = {200: describe_json_response(ItemPageDocument, "A page of items")}
+BATCH_CANCELLED_RESPONSES: Responses = {
     202: describe_json_response(BatchDocument, "No further attempts start"),
     409: describe_json_response(ErrorDocument, "Already finished"),
 }
-BATCH_RETRIED: Responses = {
+BATCH_RETRIED_RESPONSES: Responses = {
     202: describe_json_response(
         BatchDocument, "They run again; unchanged if no item has the verdict `error`"
     ),
@@ -149,7 +153,7 @@ ATTESTATION: Responses = {
     404: describe_json_response(ErrorDocument, "Unknown batch, or this daemon doesn't sign"),
     409: describe_json_response(ErrorDocument, "Items have no verdict yet"),
 }
-AUDIT: Responses = {
+AUDIT_RESPONSES: Responses = {
     200: {
         "description": (
             "One line per change: actor, action, object; `previous` is the SHA-256 of the previous line."
@@ -158,35 +162,37 @@ AUDIT: Responses = {
     },
     403: describe_json_response(ErrorDocument, "For operators"),
 }
-GARBAGE: Responses = {
+GARBAGE_RESPONSES: Responses = {
     200: describe_json_response(GarbageDocument, "Removed attempts and bundles, or a preview")
 }
-ARTIFACT_LIST: Responses = {200: describe_json_response(ArtifactListDocument, "The files of the bundle")}
+ARTIFACT_LIST_RESPONSES: Responses = {
+    200: describe_json_response(ArtifactListDocument, "The files of the bundle")
+}
 ARTIFACT: Responses = {200: describe_raw_response("application/octet-stream", "The file")}
 BUNDLE: Responses = {200: describe_raw_response("application/x-tar", "All files")}
-KIND_LIST: Responses = {200: describe_json_response(KindListDocument, "The kinds")}
+KIND_LIST_RESPONSES: Responses = {200: describe_json_response(KindListDocument, "The kinds")}
 KIND: Responses = {200: describe_json_response(KindDocument, "The kind")}
-POLICY_CHECK: Responses = {
+POLICY_CHECK_RESPONSES: Responses = {
     200: describe_json_response(PolicyCheckDocument, "The effective values of the profile"),
     408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
     413: describe_json_response(ErrorDocument, "Body too large"),
     429: describe_json_response(ErrorDocument, "Bodies of other users take too much memory; see Retry-After"),
 }
-TRIAL: Responses = {
+TRIAL_RESPONSES: Responses = {
     **describe_event_stream("Events `progress` and `finished`, each with the current state of the trial"),
     408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
     409: describe_json_response(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
     413: describe_json_response(ErrorDocument, "Body too large"),
     429: describe_json_response(ErrorDocument, "Another trial of the caller is running"),
 }
-SUGGESTION: Responses = {
+SUGGESTION_RESPONSES: Responses = {
     200: describe_json_response(SuggestionDocument, "The additions"),
     408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
     409: describe_json_response(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
     413: describe_json_response(ErrorDocument, "Body too large"),
     429: describe_json_response(ErrorDocument, "Another trial of the caller is running"),
 }
-EXPLANATION: Responses = {
+EXPLANATION_RESPONSES: Responses = {
     200: describe_json_response(ExplanationDocument, "The findings"),
     408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
     409: describe_json_response(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
@@ -200,11 +206,11 @@ CHECKED: Responses = {
     413: describe_json_response(ErrorDocument, "Body too large"),
     422: describe_json_response(ErrorDocument, "The submission doesn't fit its kind"),
 }
-POLICY_LIST: Responses = {200: describe_json_response(PolicyListDocument, "The profiles")}
+POLICY_LIST_RESPONSES: Responses = {200: describe_json_response(PolicyListDocument, "The profiles")}
 POLICY: Responses = {
     200: {"description": "The profile", "content": {"application/json": {"schema": {"type": "object"}}}}
 }
-EXAMINATION: Responses = {
+EXAMINATION_RESPONSES: Responses = {
     200: describe_json_response(ExaminationDocument, "Results of the checks"),
     403: describe_json_response(ErrorDocument, "Operators only, until an operator has requested it once"),
     429: describe_json_response(ErrorDocument, "An examination is already being sent; see Retry-After"),
@@ -213,7 +219,7 @@ DAEMON: Responses = {
     200: describe_json_response(DaemonDocument, "The daemon"),
     403: describe_json_response(ErrorDocument, "For operators"),
 }
-ALIVE: Responses = {200: describe_json_response(StatusDocument, "The daemon answers")}
+ALIVE_RESPONSES: Responses = {200: describe_json_response(StatusDocument, "The daemon answers")}
 READY: Responses = {
     200: describe_json_response(ReadinessDocument, "Ready to run attempts"),
     503: describe_json_response(ErrorDocument, "Not ready, with the reason"),
@@ -228,11 +234,11 @@ APPROVED: Responses = {
     409: describe_json_response(ErrorDocument, "The attempt isn't validated"),
     429: describe_json_response(ErrorDocument, "The user's library is full"),
 }
-LIBRARY_REMOVED: Responses = {
+LIBRARY_REMOVED_RESPONSES: Responses = {
     200: describe_json_response(LibraryPageDocument, "The entries that were removed")
 }
-LIBRARY_LIST: Responses = {200: describe_json_response(LibraryPageDocument, "Entries")}
-LIBRARY_ENTRY: Responses = {200: describe_json_response(LibraryEntryDocument, "The entry")}
+LIBRARY_LIST_RESPONSES: Responses = {200: describe_json_response(LibraryPageDocument, "Entries")}
+LIBRARY_ENTRY_RESPONSES: Responses = {200: describe_json_response(LibraryEntryDocument, "The entry")}
 
 
 def describe_request_body(model: type[BaseModel]) -> dict[str, Any]:
@@ -276,8 +282,8 @@ SUBMISSION_BODY: dict[str, Any] = {
 """The description of a submission as a request body, which the route reads instead of the framework."""
 
 
-_PLACE = "#/components/schemas/"
-_SUFFIX = re.compile(rf'"({_PLACE})?(\w+)Document"')
+_SCHEMA_PREFIX = "#/components/schemas/"
+_MODEL_PATTERN = re.compile(rf'"({_SCHEMA_PREFIX})?(\w+)Document"')
 """Matches the names of models, from which the API reference omits the suffix `Document`."""
 
 
@@ -291,7 +297,7 @@ def set_operation_ids(routes: Iterable[BaseRoute]) -> None:
 def build_api_reference(app: FastAPI, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Return the OpenAPI document of an application that accepts submissions of the given kinds."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-    whole: dict[str, Any] = json.loads(_SUFFIX.sub(r'"\1\2"', json.dumps(document)))
+    whole: dict[str, Any] = json.loads(_MODEL_PATTERN.sub(r'"\1\2"', json.dumps(document)))
     whole["components"]["schemas"].update(_build_submission_schemas(kinds))
     return whole
 
@@ -300,7 +306,7 @@ def _build_submission_schemas(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Return the schema of `SubmissionBody`, a union of one model per kind, together with these models."""
     payloads = {kind: validator.payload for kind, validator in sorted(kinds.items())}
     wanted = [(model, "validation") for model in {SubmissionBody, *payloads.values()}]
-    found, models = models_json_schema(wanted, ref_template=_PLACE + "{model}")  # type: ignore[arg-type]
+    found, models = models_json_schema(wanted, ref_template=_SCHEMA_PREFIX + "{model}")  # type: ignore[arg-type]
     schemas: dict[str, Any] = models["$defs"]
     common = schemas.pop("SubmissionBody")
     refs = {}
@@ -309,7 +315,7 @@ def _build_submission_schemas(kinds: Mapping[str, Kind]) -> dict[str, Any]:
         own = {"kind": {"const": kind, "type": "string", "description": "Kind of the submission."}}
         own["payload"] = found[payload, "validation"]
         schemas[name] = {**common, "title": name, "properties": {**common["properties"], **own}}
-        refs[kind] = _PLACE + name
+        refs[kind] = _SCHEMA_PREFIX + name
     schemas["SubmissionBody"] = {
         "title": "SubmissionBody",
         "description": common["description"],

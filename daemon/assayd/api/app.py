@@ -35,11 +35,11 @@ from assayd.ports.service import Chains, NullChains, NullWorkflows, Service, Wor
 from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd.store.library import DatabaseLibrary
 
-_USUAL = ApiLimits()
+_DEFAULT_LIMITS = ApiLimits()
 
-USUAL_BYTES = 128 * 2**20
+DEFAULT_BUDGET_BYTES = 128 * 2**20
 KEEP_ALIVE_S = 75
-GRACE_S = 5
+SHUTDOWN_GRACE_S = 5
 """The seconds that a response can take to reach a slow client after the server has been stopped."""
 
 
@@ -70,7 +70,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     workflows: Workflows | None = None,
     library: DatabaseLibrary | None = None,
     access: SocketAccess,
-    limits: ApiLimits = _USUAL,
+    limits: ApiLimits = _DEFAULT_LIMITS,
     metrics: Metrics | None = None,
     routers: Sequence[APIRouter] = (),
     budget: ByteBudget | None = None,
@@ -97,7 +97,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     app.state.trials = trials
     app.state.access = access
     app.state.limits = limits
-    app.state.budget = budget or ByteBudget(USUAL_BYTES)
+    app.state.budget = budget or ByteBudget(DEFAULT_BUDGET_BYTES)
     app.state.kept = ResponseCache()
     app.state.audit = audit
     app.state.large = LargeResponseSlots(most_s=limits.body_s)
@@ -159,11 +159,11 @@ def build_server_config(
         server_header=False,
         date_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
 
 
-METRICS_CONNECTIONS = 16
+MAX_METRICS_CONNECTIONS = 16
 METRICS_GRACE_S = 1
 
 
@@ -195,7 +195,7 @@ def build_loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
     return uvicorn.Config(
         build_loopback_app(metrics),
         http=build_protocol_class(
-            ConnectionSlots(METRICS_CONNECTIONS)
+            ConnectionSlots(MAX_METRICS_CONNECTIONS)
         ),  # for its limits; over TCP, it knows no caller
         ws="none",
         lifespan="off",

@@ -20,14 +20,16 @@ from assayd.model.batch import BatchRequest
 from assayd.model.hosts import MOST_CHARS
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-MAX_LINE = 2**31 - 1
+MAX_LINE_NUMBER = 2**31 - 1
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"], responses=answers.ERRORS)
 
 Id = Annotated[str, Path(alias="id", description="The batch's ULID, or the caller's name for it.")]
 
 
-@router.post("", status_code=202, responses=answers.BATCH_RECEIVED, openapi_extra=answers.BATCH_BODY)
+@router.post(
+    "", status_code=202, responses=answers.BATCH_RECEIVED_RESPONSES, openapi_extra=answers.BATCH_BODY
+)
 async def submit_batch(
     request: Request,
     call: CallDep,
@@ -59,7 +61,7 @@ async def submit_batch(
     return json_response(document, status=202, headers={"Location": f"/v1/batches/{batch.id}"})
 
 
-@router.get("", responses=answers.BATCH_PAGE)
+@router.get("", responses=answers.BATCH_PAGE_RESPONSES)
 async def list_batches(
     call: CallDep,
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
@@ -78,11 +80,11 @@ async def get_batch(call: CallDep, batch_id: Id) -> Response:
     return json_response(build_batch_document(await call.batches.progress(batch.id)))
 
 
-@router.get("/{id}/items", responses=answers.ITEM_PAGE)
+@router.get("/{id}/items", responses=answers.ITEM_PAGE_RESPONSES)
 async def list_batch_items(
     call: CallDep,
     batch_id: Id,
-    after: Annotated[int, Query(ge=0, le=MAX_LINE, description="Only lines after this one.")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_LINE_NUMBER, description="Only lines after this one.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of items on a page.")] = 100,
 ) -> Response:
     """List the items of a batch without reports, in line order."""
@@ -110,7 +112,7 @@ async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
     return call.build_large_json_response(lambda: call.batches.attestation(batch))
 
 
-@router.post("/{id}/retry-errors", status_code=202, responses=answers.BATCH_RETRIED)
+@router.post("/{id}/retry-errors", status_code=202, responses=answers.BATCH_RETRIED_RESPONSES)
 async def retry_batch_errors(call: CallDep, batch_id: Id) -> Response:
     """Run the items with the verdict `error` again as new attempts. Malformed lines stay unchanged."""
     batch = await call.batch(batch_id)
@@ -118,7 +120,7 @@ async def retry_batch_errors(call: CallDep, batch_id: Id) -> Response:
     return json_response(build_batch_document(await call.batches.progress(batch.id)), status=202)
 
 
-@router.post("/{id}/cancel", status_code=202, responses=answers.BATCH_CANCELLED)
+@router.post("/{id}/cancel", status_code=202, responses=answers.BATCH_CANCELLED_RESPONSES)
 async def cancel_batch(call: CallDep, batch_id: Id) -> Response:
     """Cancel a batch: start no more attempts, and end the running ones."""
     batch = await call.batch(batch_id)
@@ -126,7 +128,7 @@ async def cancel_batch(call: CallDep, batch_id: Id) -> Response:
     return json_response(build_batch_document(await call.batches.progress(batch.id)), status=202)
 
 
-@router.get("/{id}/events", responses=answers.BATCH_EVENTS, response_class=Response)
+@router.get("/{id}/events", responses=answers.BATCH_EVENTS_RESPONSES, response_class=Response)
 async def follow_batch(
     call: CallDep,
     batch_id: Id,

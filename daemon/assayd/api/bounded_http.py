@@ -196,13 +196,13 @@ def _has_content_length(start: HTTPResponseStartEvent) -> bool:
 MAX_HEAD_BYTES = 64 * 2**10
 """The maximum size of a request line with its headers, and of the trailers after a body."""
 MAX_HEADERS = 128
-MAX_WAITING = 16
+MAX_WAITING_REQUESTS = 16
 """The maximum number of one connection's parsed requests that wait for earlier responses."""
 HEAD_S = 30.0
 """The seconds within which the headers of a request must arrive."""
 PIECE_BYTES = 4 * 2**10
 """The bytes parsed in one turn: at most some hundred heads or chunks, which take less than a millisecond."""
-BODY_PIECE_BYTES = 64 * 2**10
+BODY_PARSE_CHUNK_BYTES = 64 * 2**10
 """The bytes processed in one turn inside a body of known length, which needs no parsing."""
 HELD_BYTES = 64 * 2**10
 """The bytes to buffer while a request is handled; reading is paused if there are more."""
@@ -215,7 +215,7 @@ class _LimitExceededError(Exception):
 class _ParserFlow(FlowControl):
     """Flow control that pauses the parser, not the transport, so that a disconnect is always noticed."""
 
-    def __init__(self, transport: asyncio.Transport, connection: BoundedHttpTools) -> None:
+    def __init__(self, transport: asyncio.Transport, connection: BoundedHttpProtocol) -> None:
         super().__init__(transport)
         self._connection = connection
 
@@ -229,7 +229,7 @@ class _ParserFlow(FlowControl):
         self._connection.request_turn()
 
 
-class BoundedHttpTools(HttpToolsProtocol):
+class BoundedHttpProtocol(HttpToolsProtocol):
     """uvicorn's httptools protocol, extended with limits and with turns for users."""
 
     turns: TurnQueue
@@ -297,7 +297,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         if self.parser is None or self.has_left or self.transport.is_closing():
             return
         if self._next is None:
-            size = max(PIECE_BYTES, min(BODY_PIECE_BYTES, self._body_left))
+            size = max(PIECE_BYTES, min(BODY_PARSE_CHUNK_BYTES, self._body_left))
             piece = bytes(self._held[:size])
             del self._held[:size]
             self._parse(piece)
@@ -375,8 +375,8 @@ class BoundedHttpTools(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request. Refuse it if too many earlier requests are waiting."""
-        if len(self.pipeline) >= MAX_WAITING:
-            raise _LimitExceededError(f"More than {MAX_WAITING} requests are waiting for answers.")
+        if len(self.pipeline) >= MAX_WAITING_REQUESTS:
+            raise _LimitExceededError(f"More than {MAX_WAITING_REQUESTS} requests are waiting for answers.")
         self._in_head = True
         super().on_message_begin()
 

@@ -346,14 +346,14 @@ async def read_body(request: Request, call: Call, held: GrowingReservation, *, m
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > max_bytes:
-        raise _too_large_error(max_bytes)
+        raise _build_too_large_error(max_bytes)
     body = bytearray()
     limits = call.limits
     async for piece in iter_body_chunks(request, silence_s=limits.silence_s, total_s=limits.body_s):
         held.resize(len(body) + len(piece))
         body += piece
         if len(body) > max_bytes:
-            raise _too_large_error(max_bytes)
+            raise _build_too_large_error(max_bytes)
     return bytes(body)
 
 
@@ -397,7 +397,7 @@ def build_raw_json_response(
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
-def _too_large_error(max_bytes: int) -> RequestError:
+def _build_too_large_error(max_bytes: int) -> RequestError:
     return RequestError("too_large", f"the body is larger than {max_bytes} bytes")
 
 

@@ -41,13 +41,13 @@ from assayd.model.attempt import MAX_RUNS
 from assayd.model.records import AttemptQuery
 from assayd.ports.service import Service
 
-POLICY_BYTES = 256 * 2**10
+MAX_POLICY_BYTES = 256 * 2**10
 """The maximum size of a profile that is checked."""
 
 router = APIRouter(responses=answers.ERRORS)
 
 
-@router.get("/v1/kinds", tags=["discovery"], responses=answers.KIND_LIST)
+@router.get("/v1/kinds", tags=["discovery"], responses=answers.KIND_LIST_RESPONSES)
 async def list_kinds(call: CallDep) -> Response:
     """List the kinds that can be submitted."""
     return build_raw_json_response(call.kept.get("kinds", lambda: _render_kinds(call), changes=False))
@@ -66,7 +66,7 @@ async def get_kind(call: CallDep, kind: str) -> Response:
     )
 
 
-@router.get("/v1/policies", tags=["discovery"], responses=answers.POLICY_LIST)
+@router.get("/v1/policies", tags=["discovery"], responses=answers.POLICY_LIST_RESPONSES)
 async def list_policies(call: CallDep) -> Response:
     """List the profiles with their effective values."""
     return build_raw_json_response(call.kept.get("policies", lambda: _render_policies(call.service)))
@@ -75,14 +75,14 @@ async def list_policies(call: CallDep) -> Response:
 @router.post(
     "/v1/policies/{name}/check",
     tags=["discovery"],
-    responses=answers.POLICY_CHECK,
+    responses=answers.POLICY_CHECK_RESPONSES,
     openapi_extra=answers.TOML_BODY,
 )
 async def check_policy(request: Request, call: CallDep, name: str) -> Response:
     """Check a profile, given as TOML text, as if it were loaded under this name, for operators only."""
     call.require_operator()
     with call.reserve_bytes() as held:
-        content = await read_body(request, call, held, max_bytes=POLICY_BYTES)
+        content = await read_body(request, call, held, max_bytes=MAX_POLICY_BYTES)
         policy, problems = await asyncio.to_thread(call.service.check_policy, name, content)
     told = [PolicyProblemDocument.from_value(problem) for problem in problems]
     document = PolicyCheckDocument.model_construct(
@@ -101,7 +101,7 @@ async def get_policy(call: CallDep, name: str) -> Response:
     return json_response(dict(policies[name]))
 
 
-@router.get("/v1/doctor", tags=["operations"], responses=answers.EXAMINATION)
+@router.get("/v1/doctor", tags=["operations"], responses=answers.EXAMINATION_RESPONSES)
 async def examine_daemon(request: Request, call: CallDep) -> Response:
     """Examine engine, images, canary, limits and permissions, for operators. Others get the last result.
 
@@ -144,7 +144,9 @@ def _build_cached_health_response(examined: tuple[float, ExaminationDocument] | 
     return json_response(document.model_copy(update={"age_ms": age_ms}))
 
 
-@router.get("/v1/events", tags=["operations"], responses=answers.ALL_EVENTS, response_class=Response)
+@router.get(
+    "/v1/events", tags=["operations"], responses=answers.ALL_EVENTS_RESPONSES, response_class=Response
+)
 async def follow_all_attempts(
     call: CallDep,
     last_event_id: Annotated[str | None, Header(description="Continue after the event with this id.")] = None,
@@ -154,7 +156,7 @@ async def follow_all_attempts(
     return EventStream(stream_all_events(events), heartbeat_s=call.limits.heartbeat_s)
 
 
-@router.get("/v1/audit", tags=["operations"], responses=answers.AUDIT, response_class=Response)
+@router.get("/v1/audit", tags=["operations"], responses=answers.AUDIT_RESPONSES, response_class=Response)
 async def get_audit_log(
     request: Request,
     call: CallDep,
@@ -169,7 +171,7 @@ async def get_audit_log(
     return ThrottledStream(iterate_in_threadpool(lines), media_type="application/x-ndjson")
 
 
-@router.post("/v1/gc", tags=["operations"], responses=answers.GARBAGE)
+@router.post("/v1/gc", tags=["operations"], responses=answers.GARBAGE_RESPONSES)
 async def collect_garbage(
     call: CallDep,
     dry_run: Annotated[bool, Query(description="Report what would be removed, and remove nothing.")] = False,
@@ -180,7 +182,7 @@ async def collect_garbage(
     return json_response(GarbageDocument.from_value(swept, dry_run=dry_run))
 
 
-@router.get("/healthz", tags=["operations"], responses=answers.ALIVE)
+@router.get("/healthz", tags=["operations"], responses=answers.ALIVE_RESPONSES)
 async def get_health(call: CallDep) -> Response:
     """Report that the daemon responds to requests."""
     return json_response(StatusDocument.model_construct(status="ok"))
@@ -200,7 +202,7 @@ async def get_metrics(call: CallDep) -> Response:
     return Response(call.kept.get("metrics", call.service.metrics), media_type=CONTENT_TYPE)
 
 
-@router.get("/v1/summary", tags=["attempts"], responses=answers.SUMMARY)
+@router.get("/v1/summary", tags=["attempts"], responses=answers.SUMMARY_RESPONSES)
 async def summarise_attempts(
     call: CallDep,
     *,

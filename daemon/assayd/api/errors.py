@@ -83,7 +83,7 @@ STATUS: Mapping[str, int] = {
 """The HTTP statuses of codes. Other RequestErrors have status 422, other retryable errors 503, and all others
 500.
 """
-RETRY_AFTER_S: Mapping[int, str] = {429: "1", 503: "5"}
+RETRY_AFTER_S_BY_STATUS: Mapping[int, str] = {429: "1", 503: "5"}
 
 
 def get_http_status(error: AssaydError) -> int:
@@ -98,7 +98,7 @@ def get_http_status(error: AssaydError) -> int:
 def build_error_response(error: AssaydError, *, headers: Mapping[str, str] | None = None) -> Response:
     """Return the JSON response for an error, with `Retry-After` if its status is 429 or 503."""
     status = get_http_status(error)
-    retry = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else {}
+    retry = {"Retry-After": RETRY_AFTER_S_BY_STATUS[status]} if status in RETRY_AFTER_S_BY_STATUS else {}
     return Response(
         serialize_compact(build_error_document(_redact_error(error))),
         status_code=status,

@@ -20,7 +20,7 @@ from assayd.documents.policy_review import TrialEventDocument
 from assayd.model.batch import BatchProgress
 from assayd.model.records import AttemptEvent
 
-Told = (
+StreamDocument = (
     EventDocument
     | BatchEventDocument
     | GenerationEventDocument
@@ -28,7 +28,7 @@ Told = (
     | TrialEventDocument
     | WorkflowEventDocument
 )
-Documents = AsyncGenerator[Told, None]
+Documents = AsyncGenerator[StreamDocument, None]
 
 UNREAD_TIMEOUT_S = 60.0
 """The seconds after which a stream with unread data ends, because it occupies a connection slot."""
@@ -106,7 +106,7 @@ async def stream_batch_progress(told: AsyncGenerator[BatchProgress, None]) -> Do
             yield build_progress_document(progress)
 
 
-def _encode_message(document: Told) -> bytes:
+def _encode_message(document: StreamDocument) -> bytes:
     data = serialize_compact(document)  # one line: JSON escapes every line break
     head = f"id: {document.id}\nevent: {document.kind}\n"
     return b"%bdata: %b\n\n" % (head.encode(), data)

@@ -45,7 +45,7 @@ async def approve_attempt(request: Request, call: CallDep, attempt_id: AttemptId
     return build_raw_json_response(serialize_library_entry(entry))
 
 
-@router.get("/library", responses=answers.LIBRARY_LIST)
+@router.get("/library", responses=answers.LIBRARY_LIST_RESPONSES)
 async def list_library(
     call: CallDep,
     cursor: Annotated[str | None, Query(max_length=64, description="`next_cursor` of a page.")] = None,
@@ -59,25 +59,25 @@ async def list_library(
     return _build_page_response(found, more)
 
 
-@router.get("/library/{name}", responses=answers.LIBRARY_LIST)
+@router.get("/library/{name}", responses=answers.LIBRARY_LIST_RESPONSES)
 async def get_library_history(call: CallDep, name: Name, uid: Owner = None) -> Response:
     """Return all versions of a name, the newest first."""
     found = await call.library.list_versions(_resolve_owner(call, uid, name), name)
     if not found:
-        raise _not_found_error(name)
+        raise _build_not_found_error(name)
     return _build_page_response(found)
 
 
-@router.delete("/library/{name}", responses=answers.LIBRARY_REMOVED)
+@router.delete("/library/{name}", responses=answers.LIBRARY_REMOVED_RESPONSES)
 async def remove_library_name(call: CallDep, name: Name, uid: Owner = None) -> Response:
     """Remove a name with all of its versions. Only the retention limits remove the attempts."""
     removed = await call.library.remove(_resolve_owner(call, uid, name), name)
     if not removed:
-        raise _not_found_error(name)
+        raise _build_not_found_error(name)
     return _build_page_response(removed)
 
 
-@router.get("/library/{name}/{version}", responses=answers.LIBRARY_ENTRY)
+@router.get("/library/{name}/{version}", responses=answers.LIBRARY_ENTRY_RESPONSES)
 async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
     """Return one version of a name, with its submission."""
     owner = _resolve_owner(call, uid, name, version)
@@ -85,18 +85,18 @@ async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Ow
     async def make() -> bytes:
         entry = await call.library.entry(owner, name, version)
         if entry is None:
-            raise _not_found_error(name, version)
+            raise _build_not_found_error(name, version)
         return serialize_library_entry(entry)
 
     return call.build_large_json_response(make)
 
 
-@router.delete("/library/{name}/{version}", responses=answers.LIBRARY_REMOVED)
+@router.delete("/library/{name}/{version}", responses=answers.LIBRARY_REMOVED_RESPONSES)
 async def remove_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
     """Remove one version of a name. Only the retention limits remove its attempt."""
     removed = await call.library.remove(_resolve_owner(call, uid, name, version), name, version)
     if not removed:
-        raise _not_found_error(name, version)
+        raise _build_not_found_error(name, version)
     return _build_page_response(removed)
 
 
@@ -110,11 +110,11 @@ def _resolve_owner(call: Call, uid: int | None, name: str, version: int | None =
     if uid in {None, own}:
         return own
     if uid is None or not call.is_operator:
-        raise _not_found_error(name, version)
+        raise _build_not_found_error(name, version)
     return uid
 
 
-def _not_found_error(name: str, version: int | None = None) -> RequestError:
+def _build_not_found_error(name: str, version: int | None = None) -> RequestError:
     what = "nothing called" if version is None else f"no version {version} of"
     return RequestError("not_found", f"there is {what} {name[:64]!r} in this library")
 

@@ -50,7 +50,7 @@ class _CallerThrottle:
         self.pace.record_use(self.user, seconds)
 
 
-_SHARE: ContextVar[_CallerThrottle | None] = ContextVar("share", default=None)
+_CALLER_THROTTLE: ContextVar[_CallerThrottle | None] = ContextVar("share", default=None)
 
 
 async def charge_time_to_caller(work: Callable[[], Awaitable[None]]) -> None:
@@ -58,13 +58,13 @@ async def charge_time_to_caller(work: Callable[[], Awaitable[None]]) -> None:
 
     Use this for work in a task other than the request's.
     """
-    share = _SHARE.get()
+    share = _CALLER_THROTTLE.get()
     await (work() if share is None else _time_steps(work(), share.used))
 
 
 async def wait_while_throttled() -> None:
     """Sleep while the caller of this request is throttled. Call this between two pieces of a stream."""
-    share = _SHARE.get()
+    share = _CALLER_THROTTLE.get()
     await asyncio.sleep(0)  # a step counts when it ends
     while share is not None and (rest_s := share.pace.get_throttle_delay_s(share.user)):  # noqa: ASYNC110 - no event ends it
         await asyncio.sleep(rest_s)
@@ -118,11 +118,11 @@ class ThrottlingMiddleware:
         if scope["state"].get("has_left", _is_never_disconnected)():
             return  # the client has disconnected: don't start the work
         share = _CallerThrottle(pace, user)
-        token = _SHARE.set(share)
+        token = _CALLER_THROTTLE.set(share)
         try:
             await _time_steps(self._app(scope, receive, send), share.used)
         finally:
-            _SHARE.reset(token)
+            _CALLER_THROTTLE.reset(token)
 
     async def _wait_for_turn(self, user: Hashable, pace: UserThrottle) -> None:
         rest_s = pace.get_throttle_delay_s(user)
@@ -175,8 +175,8 @@ def _is_never_disconnected() -> bool:
     return False
 
 
-HEADER = b"x-request-id"
-VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+ID_HEADER_NAME = b"x-request-id"
+REQUEST_ID_PATTERN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 """Matches the request ids that are accepted from clients, so that log lines stay short and readable."""
 
 
@@ -209,12 +209,12 @@ class RequestIdMiddleware:
 
     def _record_request(self, scope: Scope, status: int, took_ms: float) -> None:
         route, method = _get_route_template(scope), scope["method"]
-        known = method if method in _METHODS else "other"
+        known = method if method in _HTTP_METHODS else "other"
         get_labelled_series(self._metrics.requests, known, route, str(status)).inc()
         log.debug("request.answered", method=method, route=route, status=status, took_ms=took_ms)
 
 
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+_HTTP_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
 class _RequestIdSend:
@@ -228,13 +228,13 @@ class _RequestIdSend:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message["headers"], (HEADER, self._request_id)]}
+            message = {**message, "headers": [*message["headers"], (ID_HEADER_NAME, self._request_id)]}
         await self._send(message)
 
 
 def _read_request_id(scope: Scope) -> str | None:
-    given = [value for name, value in scope["headers"] if name == HEADER]
-    return given[0].decode() if len(given) == 1 and VALID_REQUEST_ID.fullmatch(given[0]) else None
+    given = [value for name, value in scope["headers"] if name == ID_HEADER_NAME]
+    return given[0].decode() if len(given) == 1 and REQUEST_ID_PATTERN.fullmatch(given[0]) else None
 
 
 def _get_route_template(scope: Scope) -> str:
@@ -245,8 +245,8 @@ def _get_route_template(scope: Scope) -> str:
     return getattr(scope.get("route"), "path", "none")
 
 
-CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-UNAUDITED = (
+CHANGING_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+UNAUDITED_ROUTES = (
     "/v1/policies/{name}/check",  # reads
     "/v1/policies/suggest",  # reads; a trial may submit attempts
     "/v1/workflows/check",  # reads
@@ -264,16 +264,16 @@ class AuditMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, and record it if it is an accepted change."""
-        if scope["type"] != "http" or scope["method"] not in CHANGING:
+        if scope["type"] != "http" or scope["method"] not in CHANGING_METHODS:
             await self._app(scope, receive, send)
             return
 
-        async def noting(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
                 self._record_change(scope, message)
             await send(message)
 
-        await self._app(scope, receive, noting)
+        await self._app(scope, receive, send_and_record)
 
     def _record_change(self, scope: Scope, started: Message) -> None:
         route = getattr(scope.get("route"), "path", "")
@@ -291,7 +291,7 @@ class AuditMiddleware:
 
 def is_audited(route: str) -> bool:
     """Return whether changes through a route are recorded."""
-    return not (route in UNAUDITED or route.startswith("/v1/nodes/{name}/runs/"))
+    return not (route in UNAUDITED_ROUTES or route.startswith("/v1/nodes/{name}/runs/"))
 
 
 def describe_actor(caller: Caller) -> dict[str, object]:

@@ -25,7 +25,7 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.api.bounded_http import BoundedHttpTools, ConnectionSlots, TurnQueue
+from assayd.api.bounded_http import BoundedHttpProtocol, ConnectionSlots, TurnQueue
 from assayd.api.errors import build_error_response
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
@@ -149,7 +149,7 @@ def _read_peer_groups(connection: socket.socket) -> frozenset[int]:
     return frozenset(struct.unpack(f"{len(packed) // 4}I", packed))
 
 
-class PeerHttpTools(BoundedHttpTools):
+class PeerHttpTools(BoundedHttpProtocol):
     """The bounded HTTP protocol that identifies its caller and reserves connections for other users."""
 
     access: SocketAccess | None = None

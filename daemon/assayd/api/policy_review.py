@@ -44,15 +44,15 @@ from assayd.tomlfile import FileError
 
 MAX_REPORTS_READ = 1000
 """The maximum number of reports that a suggestion reads, starting with the newest."""
-READ_S = 60.0
-PROGRESS_EVERY = 10
+READ_TIMEOUT_S = 60.0
+ATTEMPTS_PER_PROGRESS = 10
 
 router = APIRouter(prefix="/v1/policies", tags=["discovery"], responses=answers.ERRORS)
 
 
 @router.post(
     "/try",
-    responses=answers.TRIAL,
+    responses=answers.TRIAL_RESPONSES,
     response_class=Response,
     openapi_extra=answers.describe_request_body(TryBody),
 )
@@ -70,7 +70,9 @@ async def try_policy(request: Request, call: CallDep) -> Response:
 
 
 @router.post(
-    "/suggest", responses=answers.SUGGESTION, openapi_extra=answers.describe_request_body(SuggestBody)
+    "/suggest",
+    responses=answers.SUGGESTION_RESPONSES,
+    openapi_extra=answers.describe_request_body(SuggestBody),
 )
 async def suggest_policy(request: Request, call: CallDep) -> Response:
     """Return the smallest additions to a profile that would have let the caller's refused code pass."""
@@ -94,7 +96,9 @@ async def suggest_policy(request: Request, call: CallDep) -> Response:
 
 
 @router.post(
-    "/explain", responses=answers.EXPLANATION, openapi_extra=answers.describe_request_body(ExplainBody)
+    "/explain",
+    responses=answers.EXPLANATION_RESPONSES,
+    openapi_extra=answers.describe_request_body(ExplainBody),
 )
 async def explain_policy(request: Request, call: CallDep) -> Response:
     """Return the findings of a profile's static rules for a piece of code, without running the code."""
@@ -146,7 +150,7 @@ async def _iter_trial_events(
     number, told, last = 0, 0, first
     async with aclosing(trial):
         async for last in trial:
-            if last.tried - told >= PROGRESS_EVERY and not last.complete:
+            if last.tried - told >= ATTEMPTS_PER_PROGRESS and not last.complete:
                 number, told = number + 1, last.tried
                 yield _build_trial_event(number, "progress", last, policy, mode)
     yield _build_trial_event(number + 1, "finished", last, policy, mode)
@@ -175,7 +179,7 @@ async def _iter_refused_attempts(call: Call, query: AttemptQuery) -> AsyncGenera
 
     Stop after `MAX_REPORTS_READ` attempts or `READ_S` seconds.
     """
-    read, due = 0, asyncio.get_running_loop().time() + READ_S
+    read, due = 0, asyncio.get_running_loop().time() + READ_TIMEOUT_S
     query = replace(query, state=State.FINISHED, limit=100)
     while read < MAX_REPORTS_READ:
         page = await call.service.list(query)

@@ -30,10 +30,10 @@ from assayd.model.text_limits import MAX_WAIT_S, shorten_text
 
 MAX_LABELS = 16
 """The maximum number of label filters in a request. Each is a separate condition of the query."""
-LISTED_CHARS = 200
+MAX_INTENT_CHARS = 200
 """The maximum number of an intent's characters in a list."""
-IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,128}")
-ID_PREFIX = r"^[0-9A-HJKMNP-TV-Z]{1,26}$"
+IDEMPOTENCY_KEY_PATTERN = re.compile(r"[\x21-\x7e]{1,128}")
+ID_PREFIX_PATTERN = r"^[0-9A-HJKMNP-TV-Z]{1,26}$"
 RULE = r"^[a-z0-9_.-]{1,128}$"
 ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
@@ -51,7 +51,7 @@ IdempotencyKey = Annotated[
 ]
 
 IdPrefix = Annotated[
-    str | None, Query(pattern=ID_PREFIX, description="Only attempts whose id begins like this.")
+    str | None, Query(pattern=ID_PREFIX_PATTERN, description="Only attempts whose id begins like this.")
 ]
 StateFilter = Annotated[State | None, Query(description="Only attempts in this state.")]
 VerdictFilter = Annotated[Verdict | None, Query(description="Only attempts with this verdict.")]
@@ -191,7 +191,7 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
     return await call.build_attempt_response(await call.attempt(attempt_id), status=202)
 
 
-@router.post("/{id}/replay", status_code=202, responses=answers.REPLAYED)
+@router.post("/{id}/replay", status_code=202, responses=answers.REPLAYED_RESPONSES)
 async def replay_attempt(
     call: CallDep, attempt_id: Id, wait_s: WaitS = 0, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -203,7 +203,7 @@ async def replay_attempt(
     return await respond_to_submission(call, replay, wait_s, pending=202)
 
 
-@router.get("/{id}/events", responses=answers.EVENTS, response_class=Response)
+@router.get("/{id}/events", responses=answers.EVENTS_RESPONSES, response_class=Response)
 async def follow_attempt(
     call: CallDep,
     attempt_id: Id,
@@ -217,7 +217,7 @@ async def follow_attempt(
     return EventStream(stream_attempt_events(events), heartbeat_s=call.limits.heartbeat_s)
 
 
-@router.get("/{id}/artifacts", responses=answers.ARTIFACT_LIST)
+@router.get("/{id}/artifacts", responses=answers.ARTIFACT_LIST_RESPONSES)
 async def list_artifacts(call: CallDep, attempt_id: Id) -> Response:
     """List the files of an attempt's bundle."""
     attempt = await call.attempt(attempt_id)
@@ -255,7 +255,7 @@ async def get_bundle(call: CallDep, attempt_id: Id) -> Response:
 
 
 def _check_idempotency_key(key: str | None) -> None:
-    if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
+    if key is not None and not IDEMPOTENCY_KEY_PATTERN.fullmatch(key):
         message = "Idempotency-Key has 1 to 128 visible ASCII characters"
         raise RequestError("invalid", message, field="Idempotency-Key")
 
@@ -335,9 +335,9 @@ def _parse_label(text: str) -> tuple[str, str]:
 def _shorten_intent(attempt: Attempt) -> Attempt:
     """Return an attempt with its intent shortened for a list, or unchanged if it is short."""
     intent = attempt.intent
-    if intent is None or len(intent) <= LISTED_CHARS:
+    if intent is None or len(intent) <= MAX_INTENT_CHARS:
         return attempt
-    return replace(attempt, intent=shorten_text(intent, LISTED_CHARS))
+    return replace(attempt, intent=shorten_text(intent, MAX_INTENT_CHARS))
 
 
 def _find_artifact(attempt: Attempt, name: str) -> Artifact:

@@ -143,13 +143,13 @@ class DiskQuota:
             await self._refresh_usage()
         if (
             document_bytes
-            and self._document_bytes(uid) + document_bytes > self._measure_document_space(room)[0]
+            and self._get_document_bytes(uid) + document_bytes > self._measure_document_space(room)[0]
         ):
             await self._refresh_usage()
             left, place = self._measure_document_space(room)
-            if self._document_bytes(uid) + document_bytes > left:
+            if self._get_document_bytes(uid) + document_bytes > left:
                 return (
-                    f"submissions of this user take {self._document_bytes(uid) / MIB:.0f} MB, and "
+                    f"submissions of this user take {self._get_document_bytes(uid) / MIB:.0f} MB, and "
                     f"{left / MIB:.0f} MB are left {place}; no user may hold more than "
                     "that: wait until some have run and were removed"
                 )
@@ -173,7 +173,7 @@ class DiskQuota:
         """Return whether the usage of a shared database is known (True if no database is shared)."""
         return self._database is None or self._held_at is not None
 
-    def _document_bytes(self, uid: int) -> int:
+    def _get_document_bytes(self, uid: int) -> int:
         usage = self._held.get(uid)
         return self._added[uid] + (usage.document_bytes if usage is not None else 0)
 
@@ -227,7 +227,7 @@ def compute_excess_for_space(held: Mapping[int, int], needed: int, *, untouched:
     return compute_excess(beyond, sum(beyond.values()) - needed)
 
 
-LOOKED_EVERY_S = 1.0
+DISK_CHECK_INTERVAL_S = 1.0
 STOPPING = "the daemon is stopping"
 
 
@@ -294,7 +294,7 @@ class AcceptanceGate:
         """Check the disk periodically, so that `now` returns a recent result."""
         while True:
             await self.check()
-            await asyncio.sleep(LOOKED_EVERY_S)
+            await asyncio.sleep(DISK_CHECK_INTERVAL_S)
 
     async def rows(self) -> list[HealthRow]:
         """Return the rows for `doctor`: one about the disk, and another while the daemon is stopping."""

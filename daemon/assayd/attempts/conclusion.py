@@ -59,9 +59,9 @@ from assayd.model.run import PolicyEvent, RunResult
 from assayd.ports.artifacts import (
     ArtifactStore,
     Attester,
-    BundleAttachments,
+    BuildAttachments,
     ConcludedAttempt,
-    attach_nothing,
+    build_no_attachments,
 )
 from assayd.store.jobs import DatabaseJobStore
 
@@ -69,7 +69,7 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-_RATED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
+_RATED_VERDICTS = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 POLICY_RULES = "policy."
 """The prefix of the rules that the runtime policy reports."""
@@ -77,13 +77,13 @@ NETWORK_RULE = "policy.network"
 
 LARGE_BYTES = 128 * 2**10
 """Larger results are judged and serialized in a thread, so that they don't block the event loop."""
-MANY_CASES = 200
+LARGE_CASE_COUNT = 200
 """Reports with more cases are serialized in a thread, too."""
 
-MANY_PARTS = 100
+LARGE_PART_COUNT = 100
 """Results with more units, policy events and objects in records are judged in a thread, too."""
 
-MAX_RULES = 50
+MAX_RECORDED_RULES = 50
 """The maximum number of rules of errors in an attempt's record. Its report contains all of them."""
 
 NOTHING = b"null"
@@ -105,12 +105,12 @@ def is_large_result(result: RunResult) -> bool:
     records = [record for unit in result.units for record in unit.results]
     parts = sum(1 + len(unit.events) for unit in result.units) + sum(r.count(b"{") for r in records)
     size = sum(map(len, records)) + sum(len(output.content) for output in result.outputs)
-    return size > LARGE_BYTES or parts > MANY_PARTS
+    return size > LARGE_BYTES or parts > LARGE_PART_COUNT
 
 
 def _is_large_report(report: Report) -> bool:
     """Return whether a report takes long to write, because it has many cases or long findings."""
-    if len(report.cases or ()) > MANY_CASES:
+    if len(report.cases or ()) > LARGE_CASE_COUNT:
         return True
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
     return texts > LARGE_BYTES // 4
@@ -125,7 +125,7 @@ class ConclusionWriter:
 
     artifacts: ArtifactStore
     clock: Clock
-    attachments: BundleAttachments = attach_nothing
+    attachments: BuildAttachments = build_no_attachments
     attester: Attester | None = None
     turns: FairSemaphore = field(default_factory=lambda: FairSemaphore(1))
     """The queue for the thread for large results. Several threads would compete with the event loop for the
@@ -155,7 +155,7 @@ class ConclusionWriter:
             job.attempt,
             verdict=report.verdict,
             cause=ran.result.outcome.cause.value if ran else None,
-            rules=report.rules[:MAX_RULES],
+            rules=report.rules[:MAX_RECORDED_RULES],
             enforcement=job.policy.enforcement,
             approvable=job.policy.approvable and not job.validator.withheld(job.submission.payload),
             error=failure,
@@ -216,7 +216,7 @@ class ConclusionWriter:
     ) -> Attempt:
         try:
             if self.attester is not None:
-                concluded = _build_concluded(attempt, result, ran, report, job)
+                concluded = _build_concluded_attempt(attempt, result, ran, report, job)
                 result.files[ATTESTATION] = await self.attester.attest(concluded)
             written = await self.artifacts.write(_build_bundle(attempt, result.files, ran))
         except AssaydError as trouble:
@@ -228,7 +228,7 @@ class ConclusionWriter:
         return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
 
-def _build_concluded(
+def _build_concluded_attempt(
     attempt: Attempt, result: SerializedResult, ran: JudgedRun | None, report: Report, job: Job | None
 ) -> ConcludedAttempt:
     prepared = job.prepared if job is not None else None
@@ -288,7 +288,7 @@ def _build_report(
     report = replace(merge_report(blank, stages, ran, failure), refused_imports=_collect_refused_imports(ran))
     if (context := _build_attempt_retry_context(job, report)) is not None:
         report = replace(report, retry_context=_truncate(context, job.limits.retry_context_bytes))
-    if ran is not None and report.verdict in _RATED:
+    if ran is not None and report.verdict in _RATED_VERDICTS:
         report = replace(report, feedback=ran.judgement.facts)
     return _add_score(job, _add_rating(job, report), ran)
 
@@ -298,7 +298,7 @@ def _build_attempt_retry_context(job: Job, report: Report) -> str | None:
 
     The result is None if there is neither, or if the verdict is `error` or `cancelled`.
     """
-    if report.verdict not in _RATED:
+    if report.verdict not in _RATED_VERDICTS:
         return None
     failed = {stage.name: stage for stage in report.stages if stage.status is StageStatus.FAILED}
     found = [
@@ -323,7 +323,7 @@ def _add_rating(job: Job, report: Report) -> Report:
 
     Only a validated submission gets a confidence.
     """
-    if report.verdict not in _RATED:
+    if report.verdict not in _RATED_VERDICTS:
         return report
     rating = job.validator.rate(job.submission.payload, report.findings)
     if rating is None:
@@ -338,7 +338,7 @@ def _add_score(job: Job, report: Report, ran: JudgedRun | None) -> Report:
     The score is 0 if the run has none. For a kind without scores, add nothing.
     """
     integrity = job.validator.integrity(job.submission.payload)
-    if integrity is None or report.verdict not in _RATED:
+    if integrity is None or report.verdict not in _RATED_VERDICTS:
         return replace(report, integrity=integrity)
     score = ran.judgement.score if ran is not None else None
     return replace(report, integrity=integrity, score=0.0 if score is None else score)

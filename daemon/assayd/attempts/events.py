@@ -22,10 +22,10 @@ OUTPUT = frozenset({"stdout", "stderr"})
 GAP = "gap"
 """The kind of the event that replaces lost events. `missed` in its body is their number."""
 
-RING_BYTES = 128 * 2**10
+MAX_RING_BYTES = 128 * 2**10
 """The maximum size of the output kept in memory for each attempt."""
 
-EVENT_BYTES = 256
+EVENT_OVERHEAD_BYTES = 256
 """The estimated size of an event without text; a program may write its output character by character."""
 
 MAX_ENDED_LOGS = 128
@@ -50,7 +50,7 @@ class EventHub:
 
     def open(self, attempt_id: str, owner: int, *, behind: int = 0) -> None:
         """Open an attempt's log for the user `owner`. Event numbers start after `behind`."""
-        log = self._attempt_log(attempt_id)
+        log = self._get_attempt_log(attempt_id)
         log.owner = owner
         if behind:
             log.behind, log.next_seq = behind, behind + 1
@@ -68,7 +68,7 @@ class EventHub:
 
         Call `deliver` for each once its content is recorded.
         """
-        at, seq = self._clock.now(), self._attempt_log(attempt_id).next_seq
+        at, seq = self._clock.now(), self._get_attempt_log(attempt_id).next_seq
         return tuple(
             AttemptEvent(
                 attempt_id=attempt_id, run_number=run_number, seq=seq + place, kind=kind, at=at, body=body
@@ -78,14 +78,14 @@ class EventHub:
 
     def deliver(self, event: AttemptEvent) -> None:
         """Send a numbered event to all followers."""
-        log = self._attempt_log(event.attempt_id)
+        log = self._get_attempt_log(event.attempt_id)
         log.add(event)
         if event.kind not in OUTPUT:
             self._published += 1
             self._recent.append(_StreamEvent(number=self._published, owner=log.owner, event=event))
             self._any.wake_all()
 
-    def _attempt_log(self, attempt_id: str) -> _AttemptLog:
+    def _get_attempt_log(self, attempt_id: str) -> _AttemptLog:
         return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _AttemptLog())
 
     def list_durable_events(self, attempt_id: str) -> Sequence[AttemptEvent]:
@@ -95,7 +95,7 @@ class EventHub:
 
     def get_newest_event_number(self, attempt_id: str) -> int:
         """Return the number of the last published event of an attempt, or 0 if none is known here."""
-        return self._attempt_log(attempt_id).next_seq - 1
+        return self._get_attempt_log(attempt_id).next_seq - 1
 
     def close(self, attempt_id: str) -> None:
         """Close an attempt's log.
@@ -198,7 +198,7 @@ class _AttemptLog:
         if event.kind in OUTPUT:
             self._output.append(event)
             self._output_bytes += _estimate_event_size(event)
-            while self._output_bytes > RING_BYTES and len(self._output) > 1:
+            while self._output_bytes > MAX_RING_BYTES and len(self._output) > 1:
                 self._output_bytes -= _estimate_event_size(self._output.popleft())
         else:
             self.durable.append(event)
@@ -238,4 +238,4 @@ def _build_gap_event(following: AttemptEvent, missed: int) -> AttemptEvent:
 
 
 def _estimate_event_size(event: AttemptEvent) -> int:
-    return EVENT_BYTES + sum(len(value) for value in event.body.values() if isinstance(value, str))
+    return EVENT_OVERHEAD_BYTES + sum(len(value) for value in event.body.values() if isinstance(value, str))

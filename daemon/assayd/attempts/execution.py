@@ -33,7 +33,7 @@ from assayd.ports.driving import ALONE, WorkAssignment
 from assayd.ports.tracing import NO_SPAN, Span
 from assayd.sandbox.conversation import RunObserver
 
-Emit = Callable[[str, dict[str, object]], None]
+EmitEvent = Callable[[str, dict[str, object]], None]
 
 WAITING_S = 24 * 3600.0
 """The seconds for which an attempt can wait for its turn, in total."""
@@ -65,7 +65,7 @@ class Job:
     limits: Limits
     validator: Kind
     deadline: Deadline
-    emit: Emit
+    emit: EmitEvent
     request_id: str | None = None
     span: Span = NO_SPAN
     timings_s: dict[str, float] = field(default_factory=dict)

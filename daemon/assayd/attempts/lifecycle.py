@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 LEASE_RETRY_DELAY_S = 0.5
 """The seconds to wait before a failed lease is retried."""
-LEASE_S = 300.0
+LEASE_DURATION_S = 300.0
 """The seconds after which a recorded lease expires. Recovery on this host doesn't wait for that, but other
 hosts do.
 """
@@ -279,7 +279,7 @@ class LocalExecution:
                 generation=self.generation,
                 container_ulid=lease.container.ref.ulid,
                 leased_at=now,
-                expires_at=now + timedelta(seconds=LEASE_S),
+                expires_at=now + timedelta(seconds=LEASE_DURATION_S),
             )
         )
 

@@ -28,18 +28,18 @@ from assayd.static.python.names import get_refusal_reason
 
 MAX_NAMES = 500
 """The maximum number of additions, and of withheld names, in one suggestion."""
-_REASONS = {
+_REASON_BY_KEY = {
     "enforcement": 'the rule belongs to the profile\'s mode; `enforcement` = "report" would only report it',
     "adapter.forbidden": "the contract of adapters forbids the name",
     "commands.blocked": "the profile blocks the command by name",
     "commands.options": "the option runs programs or reaches files",
     "commands.protected": "the variable controls which programs and libraries are found",
 }
-_BUILTINS = frozenset({".", "alias", "enable", "eval", "exec", "kill", "source", "trap"})
+_SHELL_BUILTINS = frozenset({".", "alias", "enable", "eval", "exec", "kill", "source", "trap"})
 
 
 @dataclass(slots=True, kw_only=True)
-class Addition:
+class PolicyAddition:
     """A name under a key, with the count of attempts that needed it. `enough` of them needed only this."""
 
     key: str
@@ -58,14 +58,14 @@ class Addition:
 
 
 @dataclass(slots=True, kw_only=True)
-class Suggestion:
+class PolicySuggestion:
     """The additions that a profile needs. With all of them, `helped` attempts would have broken no rule."""
 
     policy: str
     seen: int = 0
     helped: int = 0
-    additions: dict[tuple[str, str], Addition] = field(default_factory=dict)
-    withheld: dict[tuple[str, str], Addition] = field(default_factory=dict)
+    additions: dict[tuple[str, str], PolicyAddition] = field(default_factory=dict)
+    withheld: dict[tuple[str, str], PolicyAddition] = field(default_factory=dict)
 
     def note(self, attempt: Attempt, findings: Iterable[Finding], policy: ExecutionPolicy) -> None:
         """Count an attempt under each addition that the profile would need to allow it.
@@ -86,7 +86,7 @@ class Suggestion:
             if (key, name) not in into and len(into) >= MAX_NAMES:
                 continue
             at = attempt.created_at
-            made = Addition(key=key, name=name, reason=reason, first_at=at, last_at=at)
+            made = PolicyAddition(key=key, name=name, reason=reason, first_at=at, last_at=at)
             into.setdefault((key, name), made).add(at, enough=len(needed) == 1)
 
     def toml(self) -> str:
@@ -141,11 +141,11 @@ def _derive_addition(finding: Finding, policy: ExecutionPolicy) -> tuple[str, st
     key, name = finding.profile_key or "", finding.subject or finding.rule
     if key == "sql.rules":
         return key, finding.rule, None if finding.rule in SQL_RULES else "no profile may set the rule"
-    if key in _REASONS or not finding.subject:
-        return key, name, _REASONS.get(key, "the report names no module, attribute or command")
+    if key in _REASON_BY_KEY or not finding.subject:
+        return key, name, _REASON_BY_KEY.get(key, "the report names no module, attribute or command")
     if key in {"imports.allowed", "imports.names"}:
         return key, name, _get_import_refusal_reason(key, name, policy)
-    if key == "commands.builtins" and name in _BUILTINS:
+    if key == "commands.builtins" and name in _SHELL_BUILTINS:
         return key, name, "the builtin runs text as code, or redefines names"
     if key == "network.hosts":
         name = name.rpartition(":")[0] or name
@@ -167,15 +167,15 @@ async def suggest_additions(
     policy: ExecutionPolicy,
     attempts: AsyncIterator[Attempt],
     findings: Callable[[Attempt], Awaitable[Iterable[Finding]]],
-) -> Suggestion:
+) -> PolicySuggestion:
     """Return the additions that a profile needs to allow attempts that it refused or would have refused."""
-    suggestion = Suggestion(policy=policy.name)
+    suggestion = PolicySuggestion(policy=policy.name)
     async for attempt in attempts:
         suggestion.note(attempt, await findings(attempt), policy)
     return suggestion
 
 
-def listed(additions: Mapping[tuple[str, str], Addition]) -> list[Addition]:
+def listed(additions: Mapping[tuple[str, str], PolicyAddition]) -> list[PolicyAddition]:
     """Return the additions, sorted by the number of attempts in descending order."""
     return sorted(additions.values(), key=lambda one: (-one.count, one.key, one.name))
 

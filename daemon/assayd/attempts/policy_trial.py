@@ -35,7 +35,7 @@ from assayd.model.submission import Peer, Submission
 from assayd.policies import PolicySet, tighten_policy
 from assayd.store.jobs import DatabaseJobStore
 
-MAX_LARGE = 2
+MAX_LARGE_CHECKS = 2
 """The maximum number of large submissions that are checked at a time, for all users. Each takes many times
 its size in memory.
 """
@@ -46,7 +46,7 @@ class CheckConcurrencyLimiter:
 
     def __init__(self) -> None:
         self._users: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        self._large = FairSemaphore(MAX_LARGE)
+        self._large = FairSemaphore(MAX_LARGE_CHECKS)
         self._numbers = count()
 
     @asynccontextmanager
@@ -69,9 +69,9 @@ class CheckConcurrencyLimiter:
             yield
 
 
-MAX_TRIED = 2000
+MAX_TRIED_ATTEMPTS = 2000
 """The maximum number of attempts in a trial, starting with the newest."""
-MAX_S = 600.0
+MAX_TRIAL_S = 600.0
 """The seconds after which a trial ends with its results so far."""
 AT_ONCE = 4
 """The number of attempts that are checked at a time, so that one user never occupies all analysis workers."""
@@ -79,7 +79,7 @@ PAGE = 100
 EXAMPLES = 3
 RUN_TIMEOUT_S = 120.0
 """The seconds to wait for the verdict of a submission that is run."""
-_JUDGED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
+_JUDGED_VERDICTS = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class PolicyTrialRunner:
         with self.hold_review_slot(peer.uid):
             attempts = await self._select_attempts(query)
             trial = PolicyTrial(total=len(attempts))
-            due = asyncio.get_running_loop().time() + MAX_S
+            due = asyncio.get_running_loop().time() + MAX_TRIAL_S
             yield trial
             at_once = 1 if run else AT_ONCE
             for some in (attempts[at : at + at_once] for at in range(0, len(attempts), at_once)):
@@ -212,13 +212,15 @@ class PolicyTrialRunner:
         """
         found: list[Attempt] = []
         query = replace(query, state=State.FINISHED, limit=PAGE)
-        while len(found) < MAX_TRIED:
+        while len(found) < MAX_TRIED_ATTEMPTS:
             page = await self.jobs.list(query)
-            found += [one for one in page.attempts if one.verdict in _JUDGED and one.replay_of is None]
+            found += [
+                one for one in page.attempts if one.verdict in _JUDGED_VERDICTS and one.replay_of is None
+            ]
             if page.next_cursor is None:
                 break
             query = replace(query, cursor=page.next_cursor)
-        return found[:MAX_TRIED]
+        return found[:MAX_TRIED_ATTEMPTS]
 
     async def _check_attempt(
         self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, uid: int
@@ -280,7 +282,7 @@ class PolicyTrialRunner:
             trial.left_out += not problem.retryable
             return not problem.retryable
         done = await self.wait(accepted.attempt.id, RUN_TIMEOUT_S)
-        if done.verdict not in _JUDGED:
+        if done.verdict not in _JUDGED_VERDICTS:
             trial.left_out += 1
         elif done.verdict is not attempt.verdict:
             failed = done.verdict is Verdict.FAILED

@@ -24,7 +24,7 @@ from assayd.errors import StoreError
 from assayd.model.attempt import SECOND_RUN, Attempt, compute_disk_bytes
 from assayd.model.records import SweepResult
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.driving import Leads, is_always_leader
+from assayd.ports.driving import IsLeader, is_always_leader
 from assayd.store.attempt_queries import RemovalQuery, StoredUsage
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
@@ -103,7 +103,7 @@ class Retention:
         keep: RetentionLimits,
         uploads: UploadTracker,
         *,
-        leads: Leads = is_always_leader,
+        leads: IsLeader = is_always_leader,
         removed: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._removed = removed
@@ -200,7 +200,7 @@ class Retention:
         if over.is_released(by_number=by_number):
             return
         async for found in self._iter_pages(wanted, stays=stays, unless=unless):
-            page = [_without_bundle(attempt) if attempt.id in stripped else attempt for attempt in found]
+            page = [_copy_without_bundle(attempt) if attempt.id in stripped else attempt for attempt in found]
             sizes = await self._compute_release_sizes(page, bundles_only=wanted.bundled)
             if chosen := over.select_attempts(page, sizes, by_number=by_number):
                 unless.update(attempt.id for attempt in chosen)
@@ -273,7 +273,7 @@ class Retention:
         return found
 
 
-def _without_bundle(attempt: Attempt) -> Attempt:
+def _copy_without_bundle(attempt: Attempt) -> Attempt:
     """Return an attempt without the reference to its bundle."""
     return replace(attempt, bundle=None, artifacts=())
 

@@ -222,7 +222,7 @@ def _runs_only_programs(spec: RunSpec | None) -> bool:
     return spec is not None and all(unit.program is Program.EXEC for unit in spec.units)
 
 
-_MISSING = "sandbox.module_missing"
+_MISSING_RULE_ID = "sandbox.module_missing"
 
 
 class ImageHints:
@@ -238,7 +238,7 @@ class ImageHints:
         If no module is missing, return it unchanged.
         """
         found = [one for findings in judgement.stage_findings.values() for one in findings]
-        if not validator.any_image or all(finding.rule != _MISSING for finding in found):
+        if not validator.any_image or all(finding.rule != _MISSING_RULE_ID for finding in found):
             return judgement
         known = await self._build_hints_by_module()
         stages = {
@@ -267,7 +267,7 @@ class ImageHints:
 
 def _add_hint(finding: Finding, known: Mapping[str, str]) -> Finding:
     parts = finding.message.split("'")
-    hint = known.get(parts[1]) if finding.rule == _MISSING and len(parts) > 1 else None
+    hint = known.get(parts[1]) if finding.rule == _MISSING_RULE_ID and len(parts) > 1 else None
     if hint is None:
         return finding
     return replace(finding, suggestion=shorten_text(f"{hint} {finding.suggestion or ''}".rstrip()))

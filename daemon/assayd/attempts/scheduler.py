@@ -17,13 +17,13 @@ from functools import partial
 
 import structlog
 
-from assayd.aio import Deadline, pause, task_group
+from assayd.aio import Deadline, open_task_group, pause
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import (
     WAITING_S,
     AttemptAbandonedError,
     AttemptRunner,
-    Emit,
+    EmitEvent,
     FinishedAttempt,
     Job,
 )
@@ -150,7 +150,7 @@ class Scheduler:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Scheduler]:
         """Run attempts while the body runs. Afterwards, leave active attempts to the daemon's next run."""
-        async with task_group() as self._tasks:
+        async with open_task_group() as self._tasks:
             try:
                 yield self
             finally:
@@ -294,7 +294,7 @@ class Scheduler:
         job.timings_s["queued"] = max(0.0, (started - attempt.created_at).total_seconds())
         return job
 
-    def _build_emitter(self, attempt_id: str) -> Emit:
+    def _build_emitter(self, attempt_id: str) -> EmitEvent:
         def emit(kind: str, body: dict[str, object]) -> None:
             job = self._active.get(attempt_id)
             run_number = job.attempt.run_number if job else 0

@@ -58,12 +58,12 @@ from assayd.tomlfile import FileError, Problem
 log = structlog.get_logger()
 
 RECENT = 256
-RECENT_BYTES = 64 * 2**20
+MAX_RECENT_BYTES = 64 * 2**20
 """The maximum size of the documents of recently finished attempts that are kept in memory for waiting
 callers.
 """
 
-UNDER_WAY = frozenset(State) - {State.QUEUED, State.FINISHED}
+IN_MEMORY_STATES = frozenset(State) - {State.QUEUED, State.FINISHED}
 """The states that are only in memory."""
 
 Documents = tuple[bytes, bytes]
@@ -243,7 +243,7 @@ class DaemonService:
         self._forget_documents(finished.attempt.id)
         self._recent[finished.attempt.id] = (finished.report, finished.execution)
         self._recent_bytes += len(finished.report) + len(finished.execution)
-        while len(self._recent) > RECENT or self._recent_bytes > RECENT_BYTES:
+        while len(self._recent) > RECENT or self._recent_bytes > MAX_RECENT_BYTES:
             self._forget_documents(next(iter(self._recent)))
 
     def _forget_documents(self, attempt_id: str) -> Documents | None:
@@ -261,7 +261,7 @@ class DaemonService:
 
         With a state that only active attempts have, list all matching attempts on one page.
         """
-        if query.state in UNDER_WAY:
+        if query.state in IN_MEMORY_STATES:
             return AttemptPage(attempts=tuple(self._scheduler.list_active(query)), next_cursor=None)
         page = await self._jobs.list(query)
         fresh = tuple(self._scheduler.get_active(attempt.id) or attempt for attempt in page.attempts)

@@ -13,11 +13,11 @@ from typing import NoReturn
 
 import structlog
 
-from assayd.aio import BroadcastEvent, pause, task_group
+from assayd.aio import BroadcastEvent, open_task_group, pause
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.retention import UploadTracker
 from assayd.attempts.scheduler import Scheduler
-from assayd.batches.receiving import ImageDigest, LineCaps, LineReceiver
+from assayd.batches.receiving import GetImageDigest, LineCaps, LineReceiver
 from assayd.clock import Clock, IdSource
 from assayd.documents import serialize_attempt, serialize_compact
 from assayd.documents.batches import ItemDocument
@@ -36,13 +36,13 @@ from assayd.model.batch import (
 )
 from assayd.model.submission import Peer
 from assayd.ports.artifacts import Attester
-from assayd.ports.driving import ALONE, Leads, WorkAssignment, WorkKind, is_always_leader
+from assayd.ports.driving import ALONE, IsLeader, WorkAssignment, WorkKind, is_always_leader
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()
 
-RETRY_S = 1.0
+RETRY_DELAY_S = 1.0
 """The seconds before a line that can't be accepted now is tried again."""
 MIN_PROGRESS_INTERVAL_S = 1.0
 """The minimum interval in seconds between progress events, except for the last event."""
@@ -61,7 +61,7 @@ class BatchLimits:
     lines: LineCaps = LineCaps()
     max_upload_pause: timedelta = timedelta(hours=24)
     min_progress_interval_s: float = MIN_PROGRESS_INTERVAL_S
-    retry_s: float = RETRY_S
+    retry_s: float = RETRY_DELAY_S
 
 
 class DaemonBatches:
@@ -95,12 +95,12 @@ class DaemonBatches:
         kinds: Mapping[str, Kind],
         clock: Clock,
         ids: IdSource,
-        image_digest: ImageDigest,
+        image_digest: GetImageDigest,
         documents: ReadDocuments,
         uploads: UploadTracker,
         limits: BatchLimits,
         driving: WorkAssignment = ALONE,
-        leads: Leads = is_always_leader,
+        leads: IsLeader = is_always_leader,
         attester: Attester | None = None,
     ) -> None:
         self._store = store
@@ -124,7 +124,7 @@ class DaemonBatches:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DaemonBatches]:
         """Submit the items of the batches while the body runs."""
-        async with task_group() as self._tasks:
+        async with open_task_group() as self._tasks:
             feeding: set[asyncio.Task[None]] = set()
             self._feeding = feeding
             looking = self._tasks.create_task(self._expire_uploads_periodically(), name="silent-uploads")
@@ -433,7 +433,7 @@ async def _render_attempt(attempt: Attempt | None, documents: ReadDocuments) -> 
     return serialize_attempt(attempt, report=report, execution=execution)
 
 
-READ_AHEAD = 64
+READ_AHEAD_ITEMS = 64
 """The number of items that are read from the store at once."""
 
 
@@ -514,7 +514,7 @@ class BatchFeeder:
         if room <= 0:
             return False
         if not self._ahead:
-            self._ahead.extend(await self._read_waiting(max(room, READ_AHEAD)))
+            self._ahead.extend(await self._read_waiting(max(room, READ_AHEAD_ITEMS)))
         waiting = [self._ahead.popleft() for _ in range(min(room, len(self._ahead)))]
         for item in waiting:
             self._last_started_line = item.line

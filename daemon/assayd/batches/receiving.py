@@ -22,7 +22,7 @@ from assayd.model.submission import Submission
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
-ImageDigest = Callable[[str], Awaitable[str]]
+GetImageDigest = Callable[[str], Awaitable[str]]
 """Returns the digest of the image to which a name currently refers. Raises: EngineError."""
 
 AT_ONCE = 256
@@ -51,7 +51,7 @@ class LineReceiver:
         budget: ByteBudget,
         kinds: Mapping[str, Kind],
         ids: IdSource,
-        image_digest: ImageDigest,
+        image_digest: GetImageDigest,
         caps: LineCaps,
         sees: Callable[[Attempt], bool],
     ) -> None:

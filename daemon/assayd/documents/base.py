@@ -52,13 +52,13 @@ _LIMITS = JsonLimits(
     depth=MAX_DEPTH, containers=MAX_CONTAINERS, values=MAX_VALUES, number_chars=MAX_NUMBER_CHARS
 )
 
-_SCALARS = frozenset({int, float, bool, type(None)})
-_PIECE = 20_000
+_SCALAR_TYPES = frozenset({int, float, bool, type(None)})
+_PIECE_VALUES = 20_000
 """The approximate number of values and string parts per write, because serializing takes many times their
 memory.
 """
-_AT_ONCE = 1000
-_TEXT_CHARS = 2**18
+_MEMBERS_PER_GROUP = 1000
+_TEXT_PIECE_CHARS = 2**18
 
 
 @cache
@@ -86,10 +86,10 @@ def _require_members(document: object) -> dict[str, object]:
     return members
 
 
-_CANONICAL = json.JSONEncoder(
+_CANONICAL_ENCODER = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_require_members
 )
-_COMPACT = json.JSONEncoder(
+_COMPACT_ENCODER = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_require_members
 )
 
@@ -125,7 +125,7 @@ def canonical(value: object) -> bytes:
 
 def serialize_compact(value: object) -> bytes:
     """Serialize a value as UTF-8 JSON, without sorting the keys."""
-    return _COMPACT.encode(value).encode("utf-8", "replace")
+    return _COMPACT_ENCODER.encode(value).encode("utf-8", "replace")
 
 
 def serialize_with_raw_members(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
@@ -148,11 +148,14 @@ def _write(value: object, to: BytesIO) -> None:
     """Serialize JSON in canonical form. Write large parts piece by piece."""
     if (members := get_document_members(value)) is not None:
         value = members
-    if _estimate_size(value) < _PIECE:
+    if _estimate_size(value) < _PIECE_VALUES:
         to.write(_encode(value))
     elif isinstance(value, str):
         to.write(b'"')
-        to.writelines(_encode(value[at : at + _TEXT_CHARS])[1:-1] for at in range(0, len(value), _TEXT_CHARS))
+        to.writelines(
+            _encode(value[at : at + _TEXT_PIECE_CHARS])[1:-1]
+            for at in range(0, len(value), _TEXT_PIECE_CHARS)
+        )
         to.write(b'"')
     elif isinstance(value, dict) and all(isinstance(name, str) for name in value):
         _write_object(value, to)
@@ -164,9 +167,9 @@ def _write(value: object, to: BytesIO) -> None:
 
 def _write_object(members: dict[str, object], to: BytesIO) -> None:
     between, names = b"{", sorted(members)
-    for at in range(0, len(names), _AT_ONCE):
-        group = {name: members[name] for name in names[at : at + _AT_ONCE]}
-        if _estimate_size(group) < _PIECE:
+    for at in range(0, len(names), _MEMBERS_PER_GROUP):
+        group = {name: members[name] for name in names[at : at + _MEMBERS_PER_GROUP]}
+        if _estimate_size(group) < _PIECE_VALUES:
             to.write(between + _encode(group)[1:-1])
             between = b","
             continue
@@ -179,9 +182,9 @@ def _write_object(members: dict[str, object], to: BytesIO) -> None:
 
 def _write_array(members: Sequence[object], to: BytesIO) -> None:
     between = b"["
-    for at in range(0, len(members), _AT_ONCE):
-        group = members[at : at + _AT_ONCE]
-        if _estimate_size(group) < _PIECE:
+    for at in range(0, len(members), _MEMBERS_PER_GROUP):
+        group = members[at : at + _MEMBERS_PER_GROUP]
+        if _estimate_size(group) < _PIECE_VALUES:
             to.write(between + _encode(group)[1:-1])
             between = b","
             continue
@@ -193,7 +196,7 @@ def _write_array(members: Sequence[object], to: BytesIO) -> None:
 
 
 def _encode(value: object) -> bytes:
-    return _CANONICAL.encode(value).encode("utf-8", "replace")
+    return _CANONICAL_ENCODER.encode(value).encode("utf-8", "replace")
 
 
 def _estimate_size(value: object) -> int:
@@ -201,22 +204,22 @@ def _estimate_size(value: object) -> int:
     weight, waiting = 1, [value]
     for each in waiting:  # The list grows during the loop.
         kind = each.__class__  # Common types are recognized by their class alone, without a call.
-        if kind in _SCALARS:
+        if kind in _SCALAR_TYPES:
             continue
         if kind is str or isinstance(each, str):
             weight += len(each) // 16  # type: ignore[arg-type]  # `kind` says so as well
         elif kind is dict or isinstance(each, dict):
             weight += len(each)  # type: ignore[arg-type]
-            if weight < _PIECE:  # A long value counts by its length, without its members.
+            if weight < _PIECE_VALUES:  # A long value counts by its length, without its members.
                 weight += len("".join(map(str, each))) // 16  # type: ignore[call-overload]
                 waiting.extend(each.values())  # type: ignore[attr-defined]
         elif isinstance(each, list | tuple):
             weight += len(each)
-            if weight < _PIECE and not _SCALARS.issuperset(map(type, each)):
+            if weight < _PIECE_VALUES and not _SCALAR_TYPES.issuperset(map(type, each)):
                 waiting.extend(each)
         elif (members := get_document_members(each)) is not None:
             waiting.append(members)
-        if weight >= _PIECE:
+        if weight >= _PIECE_VALUES:
             break
     return weight
 
@@ -241,16 +244,16 @@ def _to_request_error(error: JsonError) -> RequestError:
 
 MOST = 100
 """The maximum number of errors for which pydantic validates a value and reports the errors in detail."""
-MAX_PLACE_CHARS = 200
+MAX_ERROR_PATH_CHARS = 200
 """The maximum number of a wrong key's characters in a response. Callers choose keys, which may be megabytes
 long.
 """
-_PLAIN = (str, int, float, bool)
+_PLAIN_JSON_TYPES = (str, int, float, bool)
 
 
 def format_error_path(parts: Sequence[object]) -> str:
     """Return the dotted path of an error in a document. Shorten a long path."""
-    return ".".join(str(part)[:MAX_PLACE_CHARS] for part in parts)[:MAX_PLACE_CHARS]
+    return ".".join(str(part)[:MAX_ERROR_PATH_CHARS] for part in parts)[:MAX_ERROR_PATH_CHARS]
 
 
 def message_of(fault: Mapping[str, Any]) -> str:
@@ -265,7 +268,7 @@ def reject_excess_errors(model: type[BaseModel], value: object, within: str = ""
     """
     found = list(islice(_iter_error_paths(model, value), MOST + 1))
     if len(found) > MOST:
-        field = f"{within}{found[0]}"[:MAX_PLACE_CHARS]
+        field = f"{within}{found[0]}"[:MAX_ERROR_PATH_CHARS]
         message = f"more than {MOST} fields are unknown or have the wrong type, e.g. {field}"
         raise RequestError("invalid", message, field=field)
 
@@ -279,8 +282,8 @@ def _iter_error_paths(kind: Any, value: object) -> Iterator[str]:
         yield from _iter_union_error_paths([part for part in parts if part is not NoneType], value)
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
         yield from _iter_model_error_paths(kind, value)
-    elif kind in _PLAIN:
-        if not isinstance(value, str if kind is str else _PLAIN):
+    elif kind in _PLAIN_JSON_TYPES:
+        if not isinstance(value, str if kind is str else _PLAIN_JSON_TYPES):
             yield ""
     elif isinstance(value, dict):
         inner = parts[1] if _is_subclass(kind, Mapping) and len(parts) == 2 else None

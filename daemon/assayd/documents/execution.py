@@ -11,7 +11,7 @@ from pydantic import Field
 
 from assayd.documents.base import BaseDocument, serialize_compact, to_milliseconds, to_plain
 from assayd.documents.reports import (
-    MAX_LISTED,
+    MAX_LISTED_IMPORTS,
     ImportViolationDocument,
     build_limits_document,
     iter_runtime_violations,
@@ -147,8 +147,10 @@ def build_execution_document(
         cpu_ms=to_milliseconds(sum(unit.usage.cpu_s for unit in result.units)),
         peak_memory_bytes=result.peak_memory_bytes,
         resource_usage={**build_limits_document(limits, network), **_sum_resource_usage(result.units)},
-        imports=[ImportDocument.from_value(event, module=event.detail) for event in imports][:MAX_LISTED],
-        import_violations=list(iter_runtime_violations(imports))[:MAX_LISTED],
+        imports=[ImportDocument.from_value(event, module=event.detail) for event in imports][
+            :MAX_LISTED_IMPORTS
+        ],
+        import_violations=list(iter_runtime_violations(imports))[:MAX_LISTED_IMPORTS],
         network_violations=_list_network_violations(result.units),
         network_attempts=_list_network_attempts(result.units),
         container=ContainerDocument.from_value(result.container),
@@ -178,7 +180,7 @@ def _list_network_violations(units: Sequence[UnitResult]) -> list[NetworkViolati
         )
         for event in _list_distinct_events(units, kind="network")
         if not event.allowed
-    ][:MAX_LISTED]
+    ][:MAX_LISTED_IMPORTS]
 
 
 def _list_network_attempts(units: Sequence[UnitResult]) -> list[NetworkAttemptDocument]:
@@ -186,7 +188,7 @@ def _list_network_attempts(units: Sequence[UnitResult]) -> list[NetworkAttemptDo
     asked = [(index, event) for index, unit in enumerate(units) for event in unit.network]
     return [
         NetworkAttemptDocument.from_value(event, unit=index, duration_ms=to_milliseconds(event.duration_s))
-        for index, event in asked[:MAX_LISTED]
+        for index, event in asked[:MAX_LISTED_IMPORTS]
     ]
 
 
@@ -203,7 +205,7 @@ def _list_distinct_events(units: Sequence[UnitResult], *, kind: str) -> list[Pol
 
 
 # As marked in docs/result-contract.md; a test compares them.
-VOLATILE: Mapping[str, frozenset[str]] = {
+VOLATILE_FIELDS: Mapping[str, frozenset[str]] = {
     "report": frozenset({"attempt_id", "validated_at"}),
     "report.stages": frozenset({"duration_ms"}),
     "report.runtime_results.cases": frozenset({"stdout", "stderr", "duration_ms", "result_text"}),
@@ -230,7 +232,7 @@ VOLATILE: Mapping[str, frozenset[str]] = {
 """The fields that may differ, by the path of their object (without indexes)."""
 
 # Repetitions: every finding is also in `report.findings`.
-_REPEATED: Mapping[str, frozenset[str]] = {"report.stages": frozenset({"findings"})}
+_REPEATED_FIELDS: Mapping[str, frozenset[str]] = {"report.stages": frozenset({"findings"})}
 
 MOST_LISTED = 100
 MAX_BYTES = 2048
@@ -302,7 +304,7 @@ def _summarize_attempt(attempt: Attempt) -> dict[str, Json]:
 def _iter_differences(path: str, place: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
     """Yield the differences between two values. `path` includes list indexes, `place` omits them."""
     if isinstance(one, dict) and isinstance(other, dict):
-        passed_over = VOLATILE.get(place, frozenset()) | _REPEATED.get(place, frozenset())
+        passed_over = VOLATILE_FIELDS.get(place, frozenset()) | _REPEATED_FIELDS.get(place, frozenset())
         for key in sorted(one.keys() | other.keys()):
             if key not in passed_over:
                 dot = "." if path else ""
@@ -321,11 +323,11 @@ def _abbreviate(value: Json) -> Json:
     return value if size <= MAX_BYTES else f"({size} bytes)"
 
 
-COMPARED_LINES = 200
+MAX_COMPARED_LINES = 200
 """The maximum number of changed lines between which unchanged lines are searched for. In a longer part, all
 lines count as changed.
 """
-CONTEXT = 3
+MAX_CONTEXT_LINES = 3
 MAX_CHARS = 64 * 2**10
 
 Texts = Mapping[str, str]
@@ -363,7 +365,7 @@ def _diff_string(name: str, old: str | None, new: str | None) -> Iterator[str]:
     shorter = min(len(before), len(after))
     head = next((n for n in range(shorter) if before[n] != after[n]), shorter)
     tail = next((n for n in range(shorter - head) if before[-1 - n] != after[-1 - n]), shorter - head)
-    start, end = max(0, head - CONTEXT), max(0, tail - CONTEXT)
+    start, end = max(0, head - MAX_CONTEXT_LINES), max(0, tail - MAX_CONTEXT_LINES)
     gone, come = before[head : len(before) - tail], after[head : len(after) - tail]
     yield f"--- {name}"
     yield f"+++ {name}"
@@ -380,7 +382,7 @@ def _format_hunk_range(start: int, end: int) -> str:
 
 
 def _iter_changed_lines(gone: Sequence[str], come: Sequence[str]) -> Iterator[str]:
-    if max(len(gone), len(come)) > COMPARED_LINES:
+    if max(len(gone), len(come)) > MAX_COMPARED_LINES:
         yield from (f"-{line}" for line in gone)
         yield from (f"+{line}" for line in come)
         return

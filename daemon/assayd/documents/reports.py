@@ -35,7 +35,7 @@ from assayd.model.submission import JsonValue, Submission
 from assayd.model.text_limits import shorten_text
 
 SCHEMA_VERSION = 1
-RESULT_TEXT_BYTES = 4096
+MAX_RESULT_TEXT_BYTES = 4096
 """Bytes above which a result's text form is omitted, because the result itself is present."""
 
 
@@ -222,17 +222,17 @@ def _serialize_if_reordered(result: JsonValue) -> str | None:
     if not isinstance(result, dict | list):
         return None
     text = serialize_compact(result)
-    if len(text) > RESULT_TEXT_BYTES or text == canonical(result):
+    if len(text) > MAX_RESULT_TEXT_BYTES or text == canonical(result):
         return None
     return text.decode()
 
 
-MAX_LISTED = 500
+MAX_LISTED_IMPORTS = 500
 """Maximum number of listed imports and of listed violations."""
 RULE = "import.not_allowed"
 _CALL_RULES = frozenset({"builtin.not_allowed", "forbidden.name"})
 """Rules for rejected names; the second one also covers modules."""
-_STATIC = frozenset({RULE, "import.relative", "import.star"})
+_STATIC_RULE_IDS = frozenset({RULE, "import.relative", "import.star"})
 
 
 class ImportViolationDocument(BaseDocument):
@@ -248,11 +248,11 @@ class ImportViolationDocument(BaseDocument):
 def list_violations(
     findings: Iterable[Finding], events: Iterable[PolicyEvent]
 ) -> list[ImportViolationDocument]:
-    """Return up to `MAX_LISTED` import violations, static violations first."""
-    return [*_iter_static_violations(findings), *iter_runtime_violations(events)][:MAX_LISTED]
+    """Return up to `MAX_LISTED_IMPORTS` import violations, static violations first."""
+    return [*_iter_static_violations(findings), *iter_runtime_violations(events)][:MAX_LISTED_IMPORTS]
 
 
-_NAMED = re.compile(r"""__import__\(\s*["']([\w.]{1,200})["']""")
+_IMPORT_PATTERN = re.compile(r"""__import__\(\s*["']([\w.]{1,200})["']""")
 """A call of `__import__` with a literal module name."""
 
 
@@ -261,12 +261,12 @@ def _iter_static_violations(findings: Iterable[Finding]) -> Iterator[ImportViola
     for finding in findings:
         if finding.layer is not Layer.STATIC or not finding.is_error:
             continue
-        if finding.rule in _STATIC:
+        if finding.rule in _STATIC_RULE_IDS:
             yield ImportViolationDocument.from_value(
                 finding, module=_find_quoted_module(finding), location=Layer.STATIC
             )
         elif finding.rule in _CALL_RULES and "'__import__'" in finding.message:
-            named = _NAMED.search(finding.snippet or "")
+            named = _IMPORT_PATTERN.search(finding.snippet or "")
             module = named[1] if named is not None else None
             yield ImportViolationDocument.from_value(finding, module=module, location=Layer.STATIC)
 
@@ -289,13 +289,13 @@ def _find_quoted_module(finding: Finding) -> str | None:
 MAX_TABLES = 3
 MAX_ROWS = 5
 MAX_COLUMNS = 8
-CELL_CHARS = 20
-_NAME_CHARS = 60
+MAX_CELL_CHARS = 20
+_MAX_NAME_CHARS = 60
 _MAX_MEMBERS_SEARCHED = 20
 """The maximum number of an object's or array's members that are searched for tables."""
-_DEPTH = 3
-_LEVELS = 4
-_READ = 200
+_MAX_TABLE_DEPTH = 3
+_MAX_LABEL_LEVELS = 4
+_MAX_READ_CHARS = 200
 """The maximum number of a string's characters that are read for a cell."""
 
 Rows = Sequence[Sequence[str]]
@@ -303,7 +303,7 @@ Rows = Sequence[Sequence[str]]
 
 def render_preview(result: JsonValue) -> str | None:
     """Return a preview of the first tables and arrays in a result, or None if it has none."""
-    return "\n\n".join(islice(_render_previews(result, "", _DEPTH), MAX_TABLES)) or None
+    return "\n\n".join(islice(_render_previews(result, "", _MAX_TABLE_DEPTH), MAX_TABLES)) or None
 
 
 def _render_previews(value: JsonValue, name: str, depth: int) -> Iterator[str]:
@@ -313,7 +313,7 @@ def _render_previews(value: JsonValue, name: str, depth: int) -> Iterator[str]:
             return
         value = value.get("value") if value["$py"] == "tuple" else None
     for key, one in _iter_members(value) if depth else ():
-        yield from _render_previews(one, shorten_text(f"{name}{key}", _NAME_CHARS), depth - 1)
+        yield from _render_previews(one, shorten_text(f"{name}{key}", _MAX_NAME_CHARS), depth - 1)
 
 
 def _iter_members(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
@@ -414,8 +414,10 @@ def _render_nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
     """Return an array as text, e.g. the labels of a multi-level index. Omit deeper levels."""
     if isinstance(value, dict):
         return "{…}" if value else "{}"
-    parts = ["…" if isinstance(one, list | dict) else _render_cell(one) for one in value[:_LEVELS]]
-    return shorten_text(f"[{', '.join(parts)}{', …' if len(value) > _LEVELS else ''}]", CELL_CHARS)
+    parts = ["…" if isinstance(one, list | dict) else _render_cell(one) for one in value[:_MAX_LABEL_LEVELS]]
+    return shorten_text(
+        f"[{', '.join(parts)}{', …' if len(value) > _MAX_LABEL_LEVELS else ''}]", MAX_CELL_CHARS
+    )
 
 
 def _render_cell(value: JsonValue) -> str:
@@ -427,8 +429,8 @@ def _render_cell(value: JsonValue) -> str:
         return _render_nested(value)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    text = value[:_READ] if isinstance(value, str) else repr(value)
-    return shorten_text(" ".join(text.split()), CELL_CHARS)
+    text = value[:_MAX_READ_CHARS] if isinstance(value, str) else repr(value)
+    return shorten_text(" ".join(text.split()), MAX_CELL_CHARS)
 
 
 class StaticCheckDocument(BaseDocument):
@@ -453,13 +455,13 @@ def build_static_check_document(submission: Submission, stages: Sequence[StageRe
     )
 
 
-_ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ILLEGAL_PATTERN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 can't represent, even escaped."""
 
 
 def junit(report: Report) -> bytes:
     """Return a report as JUnit XML: one test case per case, or one per stage if nothing was run."""
-    suite = ET.Element("testsuite", name=_replace_illegal(f"{report.kind} {report.attempt_id}"))
+    suite = ET.Element("testsuite", name=_replace_illegal_chars(f"{report.kind} {report.attempt_id}"))
     if report.cases:
         for case in report.cases:
             _add_case(suite, report.kind, case)
@@ -492,7 +494,7 @@ def _add_case(suite: ET.Element, kind: str, case: Case) -> None:
             pass
     for name, text in (("system-out", case.stdout), ("system-err", case.stderr)):
         if text:
-            ET.SubElement(test, name).text = _replace_illegal(text)
+            ET.SubElement(test, name).text = _replace_illegal_chars(text)
 
 
 def _add_stage(suite: ET.Element, kind: str, stage: StageReport) -> None:
@@ -510,16 +512,16 @@ def _add_test(suite: ET.Element, kind: str, name: str, duration_s: float) -> ET.
     return ET.SubElement(
         suite,
         "testcase",
-        classname=_replace_illegal(kind),
-        name=_replace_illegal(name),
+        classname=_replace_illegal_chars(kind),
+        name=_replace_illegal_chars(name),
         time=f"{duration_s:.6f}",
     )
 
 
 def _add_outcome(test: ET.Element, tag: str, kind: str, message: str, detail: str) -> None:
     ET.SubElement(
-        test, tag, type=_replace_illegal(kind), message=_replace_illegal(message)
-    ).text = _replace_illegal(detail)
+        test, tag, type=_replace_illegal_chars(kind), message=_replace_illegal_chars(message)
+    ).text = _replace_illegal_chars(detail)
 
 
 def _indent_lines(text: str) -> str:
@@ -527,5 +529,5 @@ def _indent_lines(text: str) -> str:
     return text.replace("\n", "\n    ")
 
 
-def _replace_illegal(text: str) -> str:
-    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
+def _replace_illegal_chars(text: str) -> str:
+    return _ILLEGAL_PATTERN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -23,7 +23,7 @@ from pydantic import (
 
 from assayd import did_you_mean
 from assayd.documents.base import (
-    MAX_PLACE_CHARS,
+    MAX_ERROR_PATH_CHARS,
     canonical,
     digest,
     format_error_path,
@@ -41,26 +41,26 @@ if TYPE_CHECKING:  # The client reads documents but doesn't have these modules.
 LARGE_DOCUMENT_BYTES = 64 * 2**10
 """Bytes above which a document is parsed in a thread, and stays in the store while it waits."""
 
-INTENT_BYTES = 16 * 2**10
+MAX_INTENT_BYTES = 16 * 2**10
 """Maximum bytes of the request in words."""
 
-_LABEL = r"^[a-z0-9][a-z0-9_-]{0,63}$"
-_FREE_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
+_LABEL_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+_FREE_LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$"
 _FOLDER_LABELS = frozenset({"category", "platform"})
 """Labels that name folders of the bundle, and so allow fewer characters."""
-LabelText = Annotated[str, StringConstraints(pattern=_LABEL)]
-FreeLabelText = Annotated[str, StringConstraints(pattern=_FREE_LABEL)]
+LabelText = Annotated[str, StringConstraints(pattern=_LABEL_PATTERN)]
+FreeLabelText = Annotated[str, StringConstraints(pattern=_FREE_LABEL_PATTERN)]
 
 
 def _check_intent(text: str) -> str:
-    if len(text.encode()) > INTENT_BYTES:
-        raise ValueError(f"is larger than {INTENT_BYTES} bytes; shorten it")
+    if len(text.encode()) > MAX_INTENT_BYTES:
+        raise ValueError(f"is larger than {MAX_INTENT_BYTES} bytes; shorten it")
     if not text.strip():
         raise ValueError("is empty; omit it")
     return text
 
 
-IntentText = Annotated[str, Field(max_length=INTENT_BYTES), AfterValidator(_check_intent)]
+IntentText = Annotated[str, Field(max_length=MAX_INTENT_BYTES), AfterValidator(_check_intent)]
 WebhookText = Annotated[str, Field(max_length=MOST_CHARS)]
 Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 
@@ -129,15 +129,15 @@ class SubmissionBody(BaseModel):
     @classmethod
     def _check_folder_labels(cls, labels: dict[str, str]) -> dict[str, str]:
         for name in sorted(_FOLDER_LABELS & labels.keys()):
-            if re.fullmatch(_LABEL, labels[name]) is None:
-                raise ValueError(f"{name} names a folder, so it must match {_LABEL}")
+            if re.fullmatch(_LABEL_PATTERN, labels[name]) is None:
+                raise ValueError(f"{name} names a folder, so it must match {_LABEL_PATTERN}")
         return labels
 
 
 MAX_SOURCE_BYTES = 2**20
 """Maximum bytes of one source text, which limits the cost of its analysis."""
 
-MAX_GROWTH = 4
+MAX_GROWTH_FACTOR = 4
 """Maximum growth factor of JSON in canonical form: each `1e15,` becomes 3.8 times as long."""
 
 _NAME_CHARS = 200
@@ -167,7 +167,7 @@ def reject_large_parts(
     from assayd.kind import Cap
 
     for (field, value), cap in _find_capped_parts(validator, payload):
-        if cap is Cap.INPUTS and body_bytes * MAX_GROWTH <= caps.inputs_bytes:
+        if cap is Cap.INPUTS and body_bytes * MAX_GROWTH_FACTOR <= caps.inputs_bytes:
             continue
         excess = _describe_excess(value, cap, getattr(caps, cap.value))
         if excess:
@@ -257,7 +257,7 @@ def _list_child_parts(part: Part) -> list[tuple[str, Part]]:
 
 
 _USUAL = PayloadCaps()
-_ACCEPTED = PayloadCaps(inputs_bytes=2**40)
+_ACCEPTED_CAPS = PayloadCaps(inputs_bytes=2**40)
 """Caps without a limit on inputs, because an accepted submission satisfied the limits of its time."""
 
 
@@ -337,7 +337,7 @@ def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submission:
 
     Raises: the same errors as `read_submission`.
     """
-    return read_submission(document, kinds, caps=_ACCEPTED)
+    return read_submission(document, kinds, caps=_ACCEPTED_CAPS)
 
 
 def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:
@@ -360,7 +360,7 @@ def _read_payload(validator: Kind, text: bytes) -> BaseModel:
 def _derive_labels(validator: Kind, payload: BaseModel) -> dict[str, str]:
     """Return the labels that a payload implies, without invalid labels."""
     implied = validator.labels(payload)
-    return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
+    return {name: value for name, value in implied.items() if re.fullmatch(_LABEL_PATTERN, value)}
 
 
 def _find_kind(kind: str, kinds: Mapping[str, Kind]) -> Kind:
@@ -380,7 +380,7 @@ def _raise_request_error(
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
         close = did_you_mean.format_did_you_mean_hint(
-            str(name)[:MAX_PLACE_CHARS], _list_field_names(model, within)
+            str(name)[:MAX_ERROR_PATH_CHARS], _list_field_names(model, within)
         )
         fault = f"unknown field{close}"
     raise RequestError("invalid", f"{field or 'the submission'}: {fault}{more}", field=field) from error

@@ -212,7 +212,7 @@ async def limit_idle_time(idle_s: float) -> AsyncIterator[Callable[[], None]]:
         raise failed(NetworkTrouble.IDLE) from None
 
 
-READ_BYTES = 32 * 1024
+READ_CHUNK_BYTES = 32 * 1024
 AHEAD_BYTES = 1
 """The stream's buffer size. The socket is read again only when its bytes are consumed, so that a host that
 sends slowly takes turns too.
@@ -238,7 +238,7 @@ class Upstream:
         Raises: AccessNotServedError, if the connection breaks or the attempt has reached its limit.
         """
         try:
-            data = await self._reader.read(READ_BYTES)
+            data = await self._reader.read(READ_CHUNK_BYTES)
         except OSError as problem:
             raise failed(NetworkTrouble.BROKEN_OFF) from problem
         if data:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from assayd.findings.network_rules import RULE_TEXTS, TROUBLE_TEXTS, NetworkRule, NetworkTrouble
+from assayd.findings.network_rules import TEXT_BY_RULE, TEXT_BY_TROUBLE, NetworkRule, NetworkTrouble
 from assayd.model.hosts import fold_host, is_address
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 from assayd.model.run import AccessProtocol
@@ -37,7 +37,7 @@ from assayd.model.run import AccessProtocol
 Public = Callable[[str], bool]
 """Returns whether an address, in a resolver's notation, is public."""
 
-_NOT_PUBLIC_4 = tuple(
+_NON_PUBLIC_IPV4 = tuple(
     IPv4Network(block)
     for block in (
         "0.0.0.0/8",  # this host
@@ -58,7 +58,7 @@ _NOT_PUBLIC_4 = tuple(
     )
 )
 _GLOBAL_UNICAST_6 = IPv6Network("2000::/3")
-_NOT_PUBLIC_6 = tuple(
+_NON_PUBLIC_IPV6 = tuple(
     IPv6Network(block)
     for block in (
         "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarking
@@ -76,17 +76,17 @@ def is_public(text: str) -> bool:
     except ValueError:
         return False
     if address.version == 4:
-        return not any(address in block for block in _NOT_PUBLIC_4)
-    return address in _GLOBAL_UNICAST_6 and not any(address in block for block in _NOT_PUBLIC_6)
+        return not any(address in block for block in _NON_PUBLIC_IPV4)
+    return address in _GLOBAL_UNICAST_6 and not any(address in block for block in _NON_PUBLIC_IPV6)
 
 
 HTTP_PORT = 80
 
 _URL = re.compile(r"http://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?", re.IGNORECASE)
 _PORT = re.compile(r"[0-9]{0,5}")
-_SHOWN = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-fxX:.\[\]]{1,64}")
+_SHOWN_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-fxX:.\[\]]{1,64}")
 """The part of an invalid host that can be shown: it contains no user name, password or header."""
-_INVALID_HOST_CHARS = re.compile(r"[@\\%\s,;]")
+_INVALID_HOST_PATTERN = re.compile(r"[@\\%\s,;]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ def _parse_target(
         except ValueError:
             rule = NetworkRule.HOST_INVALID
     shown = host.rpartition("@")[2]
-    if not _SHOWN.fullmatch(shown):
+    if not _SHOWN_PATTERN.fullmatch(shown):
         shown = ""
     return InvalidTarget(via=via, rule=rule, host=shown, port=port, method=method)
 
@@ -163,7 +163,7 @@ def _find_rejecting_rule(host: str, port: int | None) -> NetworkRule | None:
         return NetworkRule.USER_IN_URL
     if not host:
         return NetworkRule.HOST_MISSING
-    if port is None or not 0 < port < 2**16 or _INVALID_HOST_CHARS.search(host):
+    if port is None or not 0 < port < 2**16 or _INVALID_HOST_PATTERN.search(host):
         return NetworkRule.TARGET_INVALID
     return NetworkRule.ADDRESS_LITERAL if is_address(host.removesuffix(".").lower()) else None
 
@@ -208,7 +208,7 @@ class Decision:
     @property
     def hint(self) -> str:
         """Return the suggestion for fixing a denied access."""
-        return RULE_TEXTS[self.rule].hint
+        return TEXT_BY_RULE[self.rule].hint
 
 
 def decide_access(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public) -> Decision:
@@ -226,7 +226,7 @@ def decide_access(policy: NetworkPolicy, ask: AccessRequest, public: Public = is
     )
     rule = next(iter(refusals), NetworkRule.LISTED)
     allowed = tuple(address for address in ask.addresses or () if public(address))
-    return Decision(rule=rule, reason=RULE_TEXTS[rule].reason, addresses=allowed)
+    return Decision(rule=rule, reason=TEXT_BY_RULE[rule].reason, addresses=allowed)
 
 
 def _iter_target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[NetworkRule]:
@@ -290,7 +290,7 @@ ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ALERT = bytes((21, 3, 3, 0, 2, 2, 49))
 """A TLS record with the fatal alert access_denied."""
 
-_STATUS = {
+_STATUS_BY_RULE = {
     NetworkRule.HTTP_MALFORMED: 400,
     NetworkRule.TARGET_INVALID: 400,
     NetworkRule.USER_IN_URL: 400,
@@ -321,13 +321,13 @@ def refused(decision: Decision) -> AccessNotServedError:
 
 def build_rule_violation_error(rule: NetworkRule, detail: str = "") -> AccessNotServedError:
     """Return the exception for a rule outside the allowlist. `detail` must be trusted text."""
-    reason = RULE_TEXTS[rule].reason + (f" ({detail})" if detail else "")
-    return AccessNotServedError(rule, reason, RULE_TEXTS[rule].hint)
+    reason = TEXT_BY_RULE[rule].reason + (f" ({detail})" if detail else "")
+    return AccessNotServedError(rule, reason, TEXT_BY_RULE[rule].hint)
 
 
 def failed(trouble: NetworkTrouble) -> AccessNotServedError:
     """Return the exception for an allowed access that failed."""
-    return AccessNotServedError(trouble, TROUBLE_TEXTS[trouble])
+    return AccessNotServedError(trouble, TEXT_BY_TROUBLE[trouble])
 
 
 def answer(end: AccessNotServedError, *, with_body: bool = True) -> bytes:
@@ -338,7 +338,7 @@ def answer(end: AccessNotServedError, *, with_body: bool = True) -> bytes:
     default = _REFUSED if isinstance(end.why, NetworkRule) else _TROUBLE
     body = f"{end.why}: {end.reason}\n{end.hint}\n".encode() if with_body else b""
     head = (
-        f"HTTP/1.1 {_STATUS.get(end.why, default)} {end.why}",
+        f"HTTP/1.1 {_STATUS_BY_RULE.get(end.why, default)} {end.why}",
         f"{RULE_HEADER.decode()}: {end.why}",
         "Content-Type: text/plain; charset=utf-8",
         f"Content-Length: {len(body)}",

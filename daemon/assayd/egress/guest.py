@@ -38,12 +38,12 @@ MOST_EVENTS = 64
 """Maximum events per step. h11 takes 15 to 25 µs for the smallest."""
 MOST_LINES = 512
 """Maximum lines of a head. h11 takes 3 to 6 µs for the smallest."""
-_HEAD_END = re.compile(rb"\n\r?\n")
-_HEAD_BYTES = 2048
+_HEAD_END_PATTERN = re.compile(rb"\n\r?\n")
+_HEAD_CHUNK_BYTES = 2048
 """Bytes that h11 receives at a time when a head is due, because h11 doesn't limit a head that arrives
 complete.
 """
-_BODY_BYTES = 8192
+_BODY_CHUNK_BYTES = 8192
 """Bytes of content that h11 receives at a time; also limited, because trailers are a head too."""
 
 
@@ -131,10 +131,10 @@ class HttpReader:
                 return True
             return False
         heads = self._http.their_state in {h11.IDLE, h11.SEND_RESPONSE}
-        size = _HEAD_BYTES if heads else _BODY_BYTES
+        size = _HEAD_CHUNK_BYTES if heads else _BODY_CHUNK_BYTES
         part, self._rest = self._rest[:size], self._rest[size:]
         if heads:
-            self._lines += _HEAD_END.split(part, maxsplit=1)[0].count(b"\n")
+            self._lines += _HEAD_END_PATTERN.split(part, maxsplit=1)[0].count(b"\n")
             if self._lines > MOST_LINES:
                 raise h11.RemoteProtocolError("too many lines in a head")
         self._http.receive_data(part)
@@ -150,8 +150,8 @@ def _join_content(events: list[h11.Event]) -> Iterator[h11.Event]:
             yield from run
 
 
-HEAD_BYTES = 16 * 1024
-METHOD_BYTES = 32
+HEAD_LIMIT_BYTES = 16 * 1024
+MAX_METHOD_BYTES = 32
 """Maximum bytes of a method; the longest registered one has 17. Methods are recorded per request."""
 
 
@@ -181,7 +181,7 @@ class GuestConnection:
         self.limits = limits
         self._ledger = ledger
         self._turn = turn
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT_BYTES)
         self._events = HttpReader(self._http)
         self._phase = Phase.ANSWER
         self._method = b""
@@ -220,7 +220,7 @@ class GuestConnection:
         self._method = event.method
         # h11 limits an incomplete head, but not one that arrived complete.
         size = sum(len(name) + len(value) for name, value in event.headers) + len(event.target)
-        if size > HEAD_BYTES or len(event.method) > METHOD_BYTES:
+        if size > HEAD_LIMIT_BYTES or len(event.method) > MAX_METHOD_BYTES:
             raise build_rule_violation_error(NetworkRule.HTTP_MALFORMED)
         return event
 
@@ -343,7 +343,7 @@ class GuestConnection:
         self._ledger.charge_guest_bytes(self._events.take_excess_cost())
 
 
-_KNOWN = (
+_KNOWN_MESSAGES = (
     "illegal request line",
     "illegal header line",
     "no request line received",
@@ -363,4 +363,4 @@ _KNOWN = (
 def _strip_quoted_input(problem: h11.RemoteProtocolError) -> str:
     """Return h11's error message without the quoted input, which may contain a password."""
     text = str(problem)
-    return next((known.lower() for known in _KNOWN if text.startswith(known)), "")
+    return next((known.lower() for known in _KNOWN_MESSAGES if text.startswith(known)), "")

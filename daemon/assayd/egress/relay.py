@@ -45,7 +45,7 @@ from assayd.egress.decision import (
     parse_target,
 )
 from assayd.egress.guest import GuestConnection, HttpReader
-from assayd.egress.resolver import LookUp, Resolver, resolve_blocking
+from assayd.egress.resolver import ResolveName, Resolver, resolve_blocking
 from assayd.egress.turns import ThresholdSemaphore, TurnScheduler
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.metrics import Metrics
@@ -55,15 +55,15 @@ from assayd.ports.egress import EgressLimits, GuestStream
 
 Pairs = list[tuple[bytes, bytes]]
 
-_HOP_BY_HOP = frozenset(
+_HOP_BY_HOP_HEADERS = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection",
         b"te", b"trailer", b"upgrade",
     }
 )  # fmt: skip
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-_REQUEST_HEADERS_DROPPED = _HOP_BY_HOP | {b"host", b"expect"}
-_RESPONSE_HEADERS_DROPPED = _HOP_BY_HOP | {RULE_HEADER.lower()}
+_FRAMING_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
+_REQUEST_HEADERS_DROPPED = _HOP_BY_HOP_HEADERS | {b"host", b"expect"}
+_RESPONSE_HEADERS_DROPPED = _HOP_BY_HOP_HEADERS | {RULE_HEADER.lower()}
 
 
 async def serve_request(guest: GuestConnection, access: Access, request: h11.Request) -> bool:
@@ -186,7 +186,7 @@ def _filter_headers(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[b
     """Return the headers to forward, without `dropped` and without the headers that Connection names."""
     pairs = list(headers)
     named = b",".join(value for name, value in pairs if name == b"connection").lower().split(b",")
-    gone = dropped | {name.strip() for name in named} - _FRAMING
+    gone = dropped | {name.strip() for name in named} - _FRAMING_HEADERS
     return [(name, value) for name, value in pairs if name not in gone]
 
 
@@ -213,12 +213,12 @@ MAX_BYTES = 16 * 1024
 
 The largest today, with post-quantum keys, are below 4 KiB.
 """
-MOST_RECORDS = 8
+MAX_HELLO_RECORDS = 8
 
 _HANDSHAKE, _CLIENT_HELLO, _TLS_MAJOR = 22, 1, 3
-_RECORD_HEADER = 5
+_RECORD_HEADER_BYTES = 5
 _SERVER_NAME, _HOST_NAME = 0, 0
-_ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
+_ECH_EXTENSION_TYPES = frozenset({0xFE0D, 0xFFCE})
 """The types of the TLS extension encrypted_client_hello, and of its drafts' encrypted_server_name."""
 
 
@@ -242,27 +242,27 @@ class ClientHelloReader:
         Raises: ClientHelloError, if the input isn't a ClientHello with a usable server name.
         """
         self.taken += data
-        message = self._first_message()
+        message = self._join_first_message()
         if message is None:
             if len(self.taken) > MAX_BYTES:
                 raise ClientHelloError(NetworkRule.HELLO_MALFORMED)
             return None
         return _parse_server_name(message)
 
-    def _first_message(self) -> bytes | None:
+    def _join_first_message(self) -> bytes | None:
         """Return the first handshake message, joined from its records, or None while it is incomplete.
 
         Raises: ClientHelloError, if the records are malformed, too many, or contain more than this message.
         """
         message, at = b"", 0
-        for _ in range(MOST_RECORDS):
-            head = self.taken[at : at + _RECORD_HEADER]
+        for _ in range(MAX_HELLO_RECORDS):
+            head = self.taken[at : at + _RECORD_HEADER_BYTES]
             _check_record(head)
-            if len(head) < _RECORD_HEADER:
+            if len(head) < _RECORD_HEADER_BYTES:
                 return None
             length = int.from_bytes(head[3:5], "big")
-            message += self.taken[at + _RECORD_HEADER : at + _RECORD_HEADER + length]
-            at += _RECORD_HEADER + length
+            message += self.taken[at + _RECORD_HEADER_BYTES : at + _RECORD_HEADER_BYTES + length]
+            at += _RECORD_HEADER_BYTES + length
             if (whole := _get_message_length(message)) is not None and len(message) >= whole:
                 if len(message) > whole:
                     raise ClientHelloError(NetworkRule.HELLO_MALFORMED)
@@ -279,7 +279,7 @@ def _check_record(head: bytes) -> None:
     """
     if head and (head[0] != _HANDSHAKE or head[1:2] not in (b"", bytes([_TLS_MAJOR]))):
         raise ClientHelloError(NetworkRule.NOT_TLS)
-    if len(head) == _RECORD_HEADER and not 0 < int.from_bytes(head[3:5], "big") <= MAX_BYTES:
+    if len(head) == _RECORD_HEADER_BYTES and not 0 < int.from_bytes(head[3:5], "big") <= MAX_BYTES:
         raise ClientHelloError(NetworkRule.HELLO_MALFORMED)
 
 
@@ -301,7 +301,7 @@ def _get_message_length(message: bytes) -> int | None:
 def _parse_server_name(message: bytes) -> str:
     try:
         extensions = dict(_parse_extensions(message))
-        if not _ENCRYPTED.isdisjoint(extensions):
+        if not _ECH_EXTENSION_TYPES.isdisjoint(extensions):
             raise ClientHelloError(NetworkRule.SNI_ENCRYPTED)
         if _SERVER_NAME not in extensions:
             raise ClientHelloError(NetworkRule.SNI_MISSING)
@@ -455,7 +455,7 @@ class Relay:
         clock: Clock,
         metrics: Metrics,
         *,
-        look_up: LookUp = resolve_blocking,
+        look_up: ResolveName = resolve_blocking,
         public: Public = is_public,
     ) -> None:
         self._limits = limits

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from assayd.egress.turns import ThresholdSemaphore
 
-LookUp = Callable[[str, int], tuple[str, ...]]
+ResolveName = Callable[[str, int], tuple[str, ...]]
 """Returns the addresses of a name, in the order in which to try them. Blocks. Raises: OSError."""
 
 PLACES = 32
@@ -44,7 +44,7 @@ class NameLookup:
 class Resolver:
     """A resolver of names. Users share a limited number of concurrent lookups."""
 
-    def __init__(self, look_up: LookUp = resolve_blocking, *, places: int = PLACES) -> None:
+    def __init__(self, look_up: ResolveName = resolve_blocking, *, places: int = PLACES) -> None:
         self._look_up = look_up
         self._places = ThresholdSemaphore(places)
 

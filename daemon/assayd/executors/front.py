@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import structlog
 
-from assayd.aio import compute_backoff_delay_s, pause, task_group
+from assayd.aio import compute_backoff_delay_s, open_task_group, pause
 from assayd.analysis.analyst import CheckedSubmission
 from assayd.analysis.processes import WorkerParents, WorkerProcess
 from assayd.attempts.execution import WAITING_S, AttemptAbandonedError, FinishedAttempt, Job
@@ -31,7 +31,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import AttemptRun
 from assayd.model.report import Verdict
 from assayd.model.run import Limits, RunSpec
-from assayd.ports.artifacts import BundleAttachments
+from assayd.ports.artifacts import BuildAttachments
 from assayd.sandbox.readiness import ReadinessSupervisor
 from assayd.store.jobs import DatabaseJobStore
 
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 MAX_RULES_KEPT = 64
 """The maximum number of pairs of policies and limits that an executor keeps."""
-MAX_LOSSES = 5
+MAX_EXECUTOR_LOSSES = 5
 """The number of executors that can end during an attempt before it gets the verdict `error`, since the
 attempt may be the reason.
 """
@@ -49,7 +49,7 @@ LOOK_S, MAX_SILENT_CHECKS = 15.0, 4
 """The seconds between two checks of an executor, and the number of checks without a new message after which
 it counts as hanging.
 """
-STOP_S = 60.0
+STOP_TIMEOUT_S = 60.0
 """Seconds that executors have to remove their containers when the daemon stops."""
 
 Events = Sequence[tuple[str, dict[str, object]]]
@@ -71,7 +71,7 @@ class DaemonParts:
 
     jobs: DatabaseJobStore
     require_image: RequireImage
-    attachments: BundleAttachments
+    attachments: BuildAttachments
     slots: FairSemaphore
     require_run_left: Callable[[Job], None]
     sweep: Callable[[int], Awaitable[None]]
@@ -79,7 +79,7 @@ class DaemonParts:
 
 
 @dataclass(slots=True)
-class _Assigned:
+class _AssignedJob:
     job: Job
     answer: asyncio.Future[FinishedAttempt]
     questions: set[asyncio.Task[None]] = field(default_factory=set)
@@ -101,7 +101,7 @@ class Executor:
         self.number = number
         self.process = process
         self.status: ExecutorStatus | None = None
-        self.assigned: dict[str, _Assigned] = {}
+        self.assigned: dict[str, _AssignedJob] = {}
         self.isolation: asyncio.Future[HealthRow] | None = None
         self._parts = parts
         self._changed = changed
@@ -154,9 +154,9 @@ class Executor:
             ended.cancel()
 
     def stop(self) -> None:
-        """Tell the process to remove its containers and end. Kill it after `STOP_S` seconds."""
+        """Tell the process to remove its containers and end. Kill it after `STOP_TIMEOUT_S` seconds."""
         self.link.send("stop")
-        asyncio.get_running_loop().call_later(STOP_S, self.kill)
+        asyncio.get_running_loop().call_later(STOP_TIMEOUT_S, self.kill)
 
     async def run(self, job: Job, checked: CheckedSubmission) -> FinishedAttempt:
         """Run an attempt in this executor, and return the attempt with its verdict.
@@ -166,7 +166,7 @@ class Executor:
         """
         attempt_id = job.attempt.id
         answer: asyncio.Future[FinishedAttempt] = asyncio.get_running_loop().create_future()
-        self.assigned[attempt_id] = _Assigned(job, answer)
+        self.assigned[attempt_id] = _AssignedJob(job, answer)
         try:
             run = AssignedRun(
                 attempt=job.attempt,
@@ -189,7 +189,7 @@ class Executor:
         finally:
             del self.assigned[attempt_id]
 
-    async def end_assigned(self) -> None:
+    async def fail_assigned_jobs(self) -> None:
         """Make the attempts of this ended executor fail once the journal's open transactions have ended."""
         questions = set[asyncio.Task[None]]().union(*(one.questions for one in self.assigned.values()))
         if questions:
@@ -198,7 +198,7 @@ class Executor:
             if not one.answer.done():
                 one.answer.set_exception(_ExecutorLostError())
         if self.isolation is not None and not self.isolation.done():
-            self.isolation.set_result(_row("isolation", HealthStatus.FAIL, "the process has ended"))
+            self.isolation.set_result(_build_row("isolation", HealthStatus.FAIL, "the process has ended"))
 
     def _send_rules(self, policy: ExecutionPolicy, limits: Limits) -> int:
         """Send a policy and limits, unless the executor has them; return their number."""
@@ -310,7 +310,7 @@ class ExecutorSet:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[ExecutorSet]:
         """Keep all executors running while the body runs; then stop them in order."""
-        async with task_group() as tasks:
+        async with open_task_group() as tasks:
             for number in range(self.count):
                 tasks.create_task(self._keep_running(number), name=f"executor-{number}")
             try:
@@ -377,7 +377,7 @@ class ExecutorSet:
         except EngineError as problem:
             # Its next start sweeps again; the containers have lost their input, and therefore end.
             log.error("containers.sweep_failed", executor=number, code=problem.code)
-        await executor.end_assigned()
+        await executor.fail_assigned_jobs()
         return was_usable
 
     def _update_problems(self) -> None:
@@ -408,15 +408,15 @@ class ExecutorSet:
 
     def health_rows(self) -> list[HealthRow]:
         """Return a health row for each executor, also for those that aren't running."""
-        return [self._health_row(number) for number in range(self.count)]
+        return [self._build_executor_row(number) for number in range(self.count)]
 
-    def _health_row(self, number: int) -> HealthRow:
+    def _build_executor_row(self, number: int) -> HealthRow:
         executor, problem = self._running.get(number), self._problems[number]
         name = f"executor {number}"
         if problem or executor is None or executor.status is None:
             reason = problem or "is being replaced"
             remedy = "the daemon starts it again automatically; see the log"
-            return _row(name, HealthStatus.FAIL, reason, remedy)
+            return _build_row(name, HealthStatus.FAIL, reason, remedy)
         return replace(executor.status.containers, check=name)
 
     async def check_isolation(self) -> list[HealthRow]:
@@ -441,7 +441,7 @@ class ExecutorSet:
         Raises: AttemptAbandonedError; TimeoutError, if the attempt is cancelled while it waits for its turn;
         AssaydError ``attempt.interrupted``, ``executor.lost``.
         """
-        for _ in range(MAX_LOSSES):
+        for _ in range(MAX_EXECUTOR_LOSSES):
             self._parts.require_run_left(job)
             if self._parts.slots.is_contended:
                 job.change_state(State.LEASING)
@@ -452,7 +452,7 @@ class ExecutorSet:
             if job.abandoned:
                 raise AttemptAbandonedError(None)
             job.attempt = replace(job.attempt, state=State.CHECKING)
-        message = f"{MAX_LOSSES} executors ended during the attempt; see the daemon's log."
+        message = f"{MAX_EXECUTOR_LOSSES} executors ended during the attempt; see the daemon's log."
         raise AssaydError("executor.lost", message)
 
     async def _run_in_turn(self, job: Job, checked: CheckedSubmission) -> FinishedAttempt | None:
@@ -484,7 +484,7 @@ class ExecutorSet:
             await self._changes.wait()
 
 
-def _row(check: str, status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
+def _build_row(check: str, status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
     return HealthRow(check=check, status=status, detail=detail, remedy=remedy)
 
 

@@ -25,7 +25,7 @@ from typing import cast
 
 import structlog
 
-from assayd.aio import Deadline, task_group
+from assayd.aio import Deadline, open_task_group
 from assayd.analysis.analyst import CheckedSubmission
 from assayd.attempts.execution import WAITING_S, AttemptAbandonedError, Job
 from assayd.attempts.lifecycle import LocalExecution
@@ -46,11 +46,11 @@ from assayd.store.unsynced import serialize_files
 
 log = structlog.get_logger()
 
-EVENT_BATCH_S = 0.1
+EVENT_BATCH_DELAY_S = 0.1
 """The seconds for which events are collected before they are sent to the daemon."""
-STATUS_S = 1.0
+STATUS_INTERVAL_S = 1.0
 """The seconds between two messages about the status."""
-STARTUP_STATUS_S = 0.05
+STARTUP_STATUS_INTERVAL_S = 0.05
 """The seconds between two messages about the status until the executor is ready for the first time."""
 
 Problem = tuple[str, str, bool]
@@ -130,7 +130,7 @@ class RecordedSpan:
                 span.end(child.error, now - child.ended)
 
 
-class KeptContents(dict[str, bytes]):
+class BundleContents(dict[str, bytes]):
     """The contents of written bundles, which the daemon stores together with the verdict."""
 
     def keep(self, location: str, files: Mapping[str, bytes]) -> None:
@@ -180,7 +180,7 @@ class ExecutorWorker:
         self._numbers = count()
         self._rules: dict[int, tuple[ExecutionPolicy, Limits]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.contents = KeptContents()
+        self.contents = BundleContents()
         self.images: Mapping[str, Sequence[str]] = {}
         """The images that profiles name, each with those profiles."""
 
@@ -190,7 +190,7 @@ class ExecutorWorker:
         start = await self._started
         async with AsyncExitStack() as stack:
             self._parts = await self._build(self, start, stack)
-            async with task_group() as tasks:
+            async with open_task_group() as tasks:
                 background = (self._stay_ready(), self._parts.readiness.keep_sweeping(), self._send_status())
                 working = [tasks.create_task(work) for work in background]
                 await self._over.wait()
@@ -240,7 +240,7 @@ class ExecutorWorker:
                 sent = status
             else:
                 self._link.send("alive")
-            await asyncio.sleep(STATUS_S if status.tried else STARTUP_STATUS_S)
+            await asyncio.sleep(STATUS_INTERVAL_S if status.tried else STARTUP_STATUS_INTERVAL_S)
 
     async def _check_isolation(self) -> None:
         self._link.send("isolation", await self._parts.readiness.check_isolation())
@@ -266,7 +266,7 @@ class ExecutorWorker:
 
         def emit(kind: str, body: dict[str, object]) -> None:
             if not events:
-                loop.call_later(EVENT_BATCH_S, self._flush_events, attempt_id)
+                loop.call_later(EVENT_BATCH_DELAY_S, self._flush_events, attempt_id)
             events.append((kind, body))
 
         self._active[attempt_id] = job = Job(
@@ -371,7 +371,7 @@ def describe_problem(problem: AssaydError) -> Problem:
     return problem.code, problem.message, problem.retryable
 
 
-_LENGTH = struct.Struct(">I")
+_LENGTH_STRUCT = struct.Struct(">I")
 
 Handlers = Mapping[str, Callable[..., None]]
 """The function that handles each kind of message; its arguments are the message's values."""
@@ -396,7 +396,7 @@ class Link(asyncio.Protocol):
         """Send a message. After the end of the connection, do nothing."""
         if self._transport is not None and not self._transport.is_closing():
             data = pickle.dumps((kind, *values), pickle.HIGHEST_PROTOCOL)
-            self._transport.write(_LENGTH.pack(len(data)) + data)
+            self._transport.write(_LENGTH_STRUCT.pack(len(data)) + data)
 
     def close(self) -> None:
         """Close the connection."""
@@ -415,11 +415,11 @@ class Link(asyncio.Protocol):
         """Handle all complete messages."""
         buffer = self._buffer
         buffer += data
-        while len(buffer) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
+        while len(buffer) >= _LENGTH_STRUCT.size:
+            end = _LENGTH_STRUCT.size + _LENGTH_STRUCT.unpack_from(buffer)[0]
             if len(buffer) < end:
                 return
-            kind, *values = pickle.loads(bytes(memoryview(buffer)[_LENGTH.size : end]))  # noqa: S301
+            kind, *values = pickle.loads(bytes(memoryview(buffer)[_LENGTH_STRUCT.size : end]))  # noqa: S301
             del buffer[:end]
             self.received += 1
             self._handlers[kind](*values)

@@ -61,7 +61,7 @@ def describe_permissions(
         yield f"Only these hosts can be reached: {shown} (port {ports})."
 
 
-_RARE = frozenset({
+_RARE_MODULES = frozenset({
     "abc", "argparse", "array", "ast", "async_timeout", "binascii", "bisect", "bz2", "certifi",
     "charset_normalizer", "cmath", "codecs", "concurrent.futures", "configparser", "contextlib",
     "contextvars", "copy", "difflib", "email", "errno", "fnmatch", "fractions", "getopt", "getpass", "glob",
@@ -77,12 +77,12 @@ _RARE = frozenset({
 
 def reduce_to_usual_imports(policy: ExecutionPolicy) -> ExecutionPolicy:
     """Return a policy for display in prompts, without allowed modules that code rarely imports."""
-    return replace(policy, imports=replace(policy.imports, allowed=policy.imports.allowed - _RARE))
+    return replace(policy, imports=replace(policy.imports, allowed=policy.imports.allowed - _RARE_MODULES))
 
 
 def _describe_imports(policy: ExecutionPolicy, offer: str | None, also: Sequence[str]) -> Iterator[str]:
     imports = policy.imports
-    if imports.mode is ImportMode.ENFORCE and not policy.reports_only:
+    if imports.mode is ImportMode.ENFORCE and not policy.is_report_only:
         allowed = {*also, *(module for module in imports.allowed if imports.allows(module))}
         if imports.submodules is SubmoduleRule.INHERIT:
             allowed -= {name for name in allowed if name.rpartition(".")[0] in allowed}

@@ -37,24 +37,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from assayd.findings.source_text import get_line
 from assayd.guest_results import RaisedException
 from assayd.model.finding import Edit
-from assayd.model.text_limits import EDITED_LINE_CHARS, shorten_text
+from assayd.model.text_limits import MAX_EDITED_LINE_CHARS, shorten_text
 
-_MAX_CHARS = 200
-_UNPACKED = re.compile(r"(not enough|too many) values to unpack \(expected (\d{1,4})[,)]")
-_WITH_STRING = re.compile(
+_MAX_PARSED_CHARS = 200
+_UNPACK_PATTERN = re.compile(r"(not enough|too many) values to unpack \(expected (\d{1,4})[,)]")
+_OPERAND_PATTERN = re.compile(
     r"unsupported operand type\(s\) for \S+: '(?:int|float|str)' and '(?:int|float|str)'$"
 )
-_INTEGER = re.compile(r"[+-]?\d{1,40}")
-_DECIMAL = re.compile(r"[+-]?\d{1,40}\.\d{1,40}")
-_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, OverflowError)
+_INTEGER_PATTERN = re.compile(r"[+-]?\d{1,40}")
+_DECIMAL_PATTERN = re.compile(r"[+-]?\d{1,40}\.\d{1,40}")
+_PARSE_ERRORS = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, OverflowError)
 
 
 def suggest_fix_by_expression(record: RaisedException, error_type: str, line: str) -> str | None:
     """Return the fix that the line's expression indicates, or None if it indicates none."""
     match error_type:
-        case "ValueError" if (found := _UNPACKED.match(record.message)) is not None:
+        case "ValueError" if (found := _UNPACK_PATTERN.match(record.message)) is not None:
             return _suggest_unpacking_fix(parse_line(line), int(found[2]), is_short=found[1] == "not enough")
-        case "TypeError" if _WITH_STRING.match(record.message):
+        case "TypeError" if _OPERAND_PATTERN.match(record.message):
             return _suggest_operand_fix(parse_line(line), dict(record.values))
         case "JSONDecodeError" if record.message.startswith("Extra data: line 2 column 1 "):
             return _suggest_json_lines_fix(parse_line(line))
@@ -67,11 +67,11 @@ def parse_line(line: str) -> ast.Module:
 
     Only the first 200 characters are parsed. Return an empty module if they can't be parsed.
     """
-    text = line.strip()[:_MAX_CHARS]
+    text = line.strip()[:_MAX_PARSED_CHARS]
     for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
         try:
             return ast.parse(tried)
-        except _UNREADABLE:
+        except _PARSE_ERRORS:
             continue
     return ast.Module(body=[], type_ignores=[])
 
@@ -151,7 +151,9 @@ def _suggest_operand_fix(tree: ast.Module, values: Mapping[str, str]) -> str | N
     if len(strings) != 1:
         return None
     [(shown, found)] = strings.items()
-    kind = "int" if _INTEGER.fullmatch(found) else "float" if _DECIMAL.fullmatch(found) else None
+    kind = (
+        "int" if _INTEGER_PATTERN.fullmatch(found) else "float" if _DECIMAL_PATTERN.fullmatch(found) else None
+    )
     return None if kind is None else f"`{shown}` is the string {found!r}. Write `{kind}({shown})`."
 
 
@@ -171,7 +173,7 @@ def _lookup_value(node: ast.expr, values: Mapping[str, str]) -> object:
                 return ast.literal_eval(values[name])
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)):
                 return ast.literal_eval(values[name])[key]
-    except (*_UNREADABLE, LookupError):
+    except (*_PARSE_ERRORS, LookupError):
         return None
     return None
 
@@ -197,13 +199,13 @@ def _build_lines_expression(source: ast.expr, *, is_file: bool) -> str:
             return f"{ast.unparse(source)}{'' if is_file else '.splitlines()'}"
 
 
-_COUNTED = re.compile(r"… (\d{1,12}) in all[\])]$")
+_COUNT_PATTERN = re.compile(r"… (\d{1,12}) in all[\])]$")
 _MAX_LINES_TO_DEF = 60
 """Maximum number of lines between a recursive call and the `def` of its function."""
-_CLOCK = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?"
-_NAIVE = re.compile(_CLOCK)
-_AWARE = re.compile(rf"{_CLOCK}[+-]\d\d:\d\d(?::\d\d)?")
-_NOT_INTEGER = re.compile(r"invalid literal for int\(\) with base 10: ('[^'\\]{1,80}')")
+_TIME_PATTERN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?"
+_NAIVE_PATTERN = re.compile(_TIME_PATTERN)
+_AWARE_PATTERN = re.compile(rf"{_TIME_PATTERN}[+-]\d\d:\d\d(?::\d\d)?")
+_NOT_INTEGER_PATTERN = re.compile(r"invalid literal for int\(\) with base 10: ('[^'\\]{1,80}')")
 _DEF = re.compile(r"[ \t]*+(?:async )?def (\w{1,80})\(")
 
 
@@ -223,8 +225,8 @@ def suggest_fix_by_values(record: RaisedException, error_type: str, text: str) -
 
 
 def _suggest_timezone_fix(record: RaisedException) -> str | None:
-    naive = [name for name, value in record.values if _NAIVE.fullmatch(value)]
-    if len(naive) != 1 or not any(_AWARE.fullmatch(value) for _, value in record.values):
+    naive = [name for name, value in record.values if _NAIVE_PATTERN.fullmatch(value)]
+    if len(naive) != 1 or not any(_AWARE_PATTERN.fullmatch(value) for _, value in record.values):
         return None
     return f"{naive[0]} has no time zone. Add one: {naive[0]}.replace(tzinfo=timezone.utc)."
 
@@ -234,7 +236,7 @@ def _suggest_path_fix(record: RaisedException) -> str | None:
 
     The result is None if the string isn't the last part of a value, or if it contains no dot.
     """
-    found = _NOT_INTEGER.fullmatch(record.message)
+    found = _NOT_INTEGER_PATTERN.fullmatch(record.message)
     if found is None or "." not in found[1] or not found[1].isprintable():
         return None
     for name, value in record.values:
@@ -302,17 +304,17 @@ def _find_subscripts(line: str) -> list[_Subscript]:
 
 
 def _parse_length(text: str) -> int | None:
-    counted = _COUNTED.search(text)
+    counted = _COUNT_PATTERN.search(text)
     if counted is not None:
         return int(counted[1])
     try:
         value = ast.literal_eval(text)
-    except _UNREADABLE:
+    except _PARSE_ERRORS:
         return None
     return len(value) if isinstance(value, list | tuple | str) else None
 
 
-_HINTS: Mapping[str, str] = {
+_HINT_BY_TYPE: Mapping[str, str] = {
     "AttributeError": "Check the type of the value before this line.",
     "EOFError": "The input has ended. Pass the value as an input, or check for the end first.",
     "Error": "The input's format differs. Check it before decoding, or handle the error.",
@@ -341,9 +343,9 @@ _HINTS: Mapping[str, str] = {
     "Handle that case before dividing.",
     "error": "Check the pattern, or escape data in it with re.escape().",
 }
-_NO_HINT = "Handle this case in the code."
-_NONE = re.compile(r"\bNoneType\b")
-_BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
+_DEFAULT_HINT = "Handle this case in the code."
+_NONE_PATTERN = re.compile(r"\bNoneType\b")
+_HINTS_BY_TEXT: tuple[tuple[str, re.Pattern[str], str], ...] = (
     (
         "TypeError",
         re.compile(r"unsupported operand type\(s\) for \S+: '(?:int|float|str)' and '(?:int|float|str)'$"),
@@ -406,17 +408,17 @@ _NONE_HINT = (
     "statement. "
     "Fix the pattern, or check for None first."
 )
-_PATTERN_USED = re.compile(r"\b([A-Za-z_]\w*)\.(?:search|match|fullmatch)\(")
-_MAX_LINES = 5000
+_MATCH_CALL_PATTERN = re.compile(r"\b([A-Za-z_]\w*)\.(?:search|match|fullmatch)\(")
+_MAX_SEARCHED_LINES = 5000
 _LINE_CHARS = 300
 """Maximum characters of a line that are read."""
-_STARTS_PROGRAM = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
-_EXTERNAL_PROGRAM = re.compile(
+_SUBPROCESS_PATTERN = re.compile(r"\bsubprocess\b|\bPopen\(|\bcheck_output\(|\bcreate_subprocess")
+_EXTERNAL_PROGRAM_PATTERN = re.compile(
     r"'(?:git|hg|svn|gh|docker|podman|kubectl|aws|gcloud|az|psql|mysql|curl|wget|ssh)'$"
 )
 """Programs whose output depends on something outside of the container."""
-_SUPPLY_OUTPUT = "Remove the call, and pass its output as an input."
-_DO_IN_PYTHON = "Do it with Python's standard library."
+_SUPPLY_OUTPUT_HINT = "Remove the call, and pass its output as an input."
+_USE_STDLIB_HINT = "Do it with Python's standard library."
 _PYDANTIC_V1_NAMES: Mapping[str, str] = {
     "ConfigDict": "an inner class Config",
     "RootModel": "a field __root__",
@@ -440,7 +442,7 @@ _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
 
 def suggest_fix_by_type(error_type: str) -> str:
     """Return the fix for exceptions of this type, or a general one for unknown types."""
-    return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
+    return _HINT_BY_TYPE.get(error_type.rpartition(".")[2], _DEFAULT_HINT)
 
 
 def suggest_exception_fix(record: RaisedException, text: str = "") -> str:
@@ -460,9 +462,11 @@ def _choose_hint(record: RaisedException, text: str) -> str:
             return f"The key is in a nested object. Use {record.meant}."
         other = " Otherwise use a key that exists." if error_type == "KeyError" else ""
         return f"Did you mean '{record.meant}'?{other}"
-    if error_type in {"AttributeError", "TypeError"} and _NONE.search(record.message):
+    if error_type in {"AttributeError", "TypeError"} and _NONE_PATTERN.search(record.message):
         return f"The value is None: {_explain_none_value(record, text)}"
-    by_text = (hint for name, seen, hint in _BY_TEXT if name == error_type and seen.search(record.message))
+    by_text = (
+        hint for name, seen, hint in _HINTS_BY_TEXT if name == error_type and seen.search(record.message)
+    )
     return (
         _suggest_fix_by_line(record, error_type, text)
         or suggest_fix_by_expression(record, error_type, get_line(text, record.line) or "")
@@ -475,9 +479,10 @@ def _choose_hint(record: RaisedException, text: str) -> str:
 def _suggest_fix_by_line(record: RaisedException, error_type: str, text: str) -> str | None:
     """Return the fix that follows from the line and its values, or None if there is none."""
     line = get_line(text, record.line) or ""
-    if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line):
+    if error_type == "FileNotFoundError" and _SUBPROCESS_PATTERN.search(line):
         told = "The image doesn't have this program."
-        return f"{told} {_SUPPLY_OUTPUT if _EXTERNAL_PROGRAM.search(record.message) else _DO_IN_PYTHON}"
+        external = _EXTERNAL_PROGRAM_PATTERN.search(record.message)
+        return f"{told} {_SUPPLY_OUTPUT_HINT if external else _USE_STDLIB_HINT}"
     if error_type in {"IndexError", "ValueError"} and any("\\\\" in value for _, value in record.values):
         return "The path has backslashes. Split it with pathlib.PureWindowsPath."
     if error_type == "ValidationError" and (alike := _suggest_similar_field(record)) is not None:
@@ -492,7 +497,7 @@ def _suggest_fix_by_line(record: RaisedException, error_type: str, text: str) ->
 
 def _explain_none_value(record: RaisedException, text: str) -> str:
     """Return the origin of a None value. If an earlier line assigned the value, quote that line."""
-    lines = text.split("\n", _MAX_LINES)[: min((record.line or 1) - 1, _MAX_LINES)]
+    lines = text.split("\n", _MAX_SEARCHED_LINES)[: min((record.line or 1) - 1, _MAX_SEARCHED_LINES)]
     for name in (each for each, value in record.values if value == "None"):
         assigned = re.compile(rf"\s*+{re.escape(name)}\s*+=[^=]")
         given = [
@@ -502,7 +507,7 @@ def _explain_none_value(record: RaisedException, text: str) -> str:
         ]
         if given:
             number, line = given[-1]
-            pattern = _PATTERN_USED.search(line)
+            pattern = _MATCH_CALL_PATTERN.search(line)
             cause = _NONE_HINT if pattern is None else _explain_no_match(pattern[1], lines, name)
             return f"{name} was assigned in line {number} ({_quote_line(line)}). {cause}"
     return _NONE_HINT
@@ -554,7 +559,7 @@ def find_misspelling_edit(record: RaisedException, text: str) -> Edit | None:
     wrong = _find_misspelled_name(record)
     if record.meant is None or not record.certain or line is None or wrong is None or record.line is None:
         return None
-    if len(line) > EDITED_LINE_CHARS:
+    if len(line) > MAX_EDITED_LINE_CHARS:
         return None
     pattern, replacement = (
         (rf"(['\"]){re.escape(wrong)}\1", rf"\g<1>{record.meant}\g<1>")

@@ -30,7 +30,7 @@ NAME_CHARS = 128
 TOLERANCE = 1e-6
 """The tolerance of `float` comparisons: relative or absolute, whichever permits more."""
 
-_SHOWN_CHARS = 600
+_MAX_SHOWN_CHARS = 600
 _PLACE_CHARS = 160
 _NOTHING = object()
 
@@ -130,7 +130,11 @@ def judge_expected_value(tried: JudgedUnit, wanted: ExpectedCase, expected: Json
     if tried.case.status is not CaseStatus.PASSED:
         return tried
     found = find_difference(expected, tried.case.result, wanted.compare)
-    return tried if found is None else _add_failure(tried, _difference_finding(wanted.name, found, "result"))
+    return (
+        tried
+        if found is None
+        else _add_failure(tried, _build_difference_finding(wanted.name, found, "result"))
+    )
 
 
 def judge_expected_output(
@@ -141,9 +145,13 @@ def judge_expected_output(
     if tried.case.status is not CaseStatus.PASSED:
         return tried
     if stdout.truncated:
-        return _add_failure(tried, _truncated_finding(wanted.name, stdout))
+        return _add_failure(tried, _build_truncated_finding(wanted.name, stdout))
     found = find_text_difference(expected, stdout.text(), wanted.compare)
-    return tried if found is None else _add_failure(tried, _difference_finding(wanted.name, found, "output"))
+    return (
+        tried
+        if found is None
+        else _add_failure(tried, _build_difference_finding(wanted.name, found, "output"))
+    )
 
 
 def merge_findings(tries: Sequence[JudgedUnit]) -> tuple[Finding, ...]:
@@ -157,11 +165,11 @@ def merge_findings(tries: Sequence[JudgedUnit]) -> tuple[Finding, ...]:
     )
 
 
-_VALUES = 'Cases compare values: 10 equals 10.0, but neither "10" nor true; more fields may exist.'
+_VALUE_RULE_TEXT = 'Cases compare values: 10 equals 10.0, but neither "10" nor true; more fields may exist.'
 VALUE_COMPARISON_RULES: Mapping[str, str] = {
-    Compare.EXACT: _VALUES,
-    Compare.TOKENS: f"{_VALUES} `tokens`: strings word by word, whatever the white space.",
-    Compare.FLOAT: f"{_VALUES} `float`: numbers within one millionth, strings word by word.",
+    Compare.EXACT: _VALUE_RULE_TEXT,
+    Compare.TOKENS: f"{_VALUE_RULE_TEXT} `tokens`: strings word by word, whatever the white space.",
+    Compare.FLOAT: f"{_VALUE_RULE_TEXT} `float`: numbers within one millionth, strings word by word.",
 }
 OUTPUT_COMPARISON_RULES: Mapping[str, str] = {
     Compare.EXACT: "Cases compare the output to the last character.",
@@ -193,7 +201,7 @@ def _add_failure(tried: JudgedUnit, finding: Finding) -> JudgedUnit:
     return replace(tried, case=case, findings=(finding,))
 
 
-def _difference_finding(name: str, found: Difference, what: str) -> Finding:
+def _build_difference_finding(name: str, found: Difference, what: str) -> Finding:
     where = f" at {shorten_text(found.place, _PLACE_CHARS)}" if found.place else ""
     return Finding(
         rule=DIFFERS_RULE.id,
@@ -208,7 +216,7 @@ def _difference_finding(name: str, found: Difference, what: str) -> Finding:
     )
 
 
-def _truncated_finding(name: str, stdout: CapturedOutput) -> Finding:
+def _build_truncated_finding(name: str, stdout: CapturedOutput) -> Finding:
     kept = len(stdout.head) + len(stdout.tail)
     return Finding(
         rule=CUT_RULE.id,
@@ -283,16 +291,16 @@ def _render_value(value: object) -> str:
     if value is _NOTHING or value is None:
         return "nothing" if value is _NOTHING else "null"
     text = "".join(_truncate_pieces(json.JSONEncoder(ensure_ascii=False, sort_keys=True).iterencode(value)))
-    return shorten_text(text, _SHOWN_CHARS)
+    return shorten_text(text, _MAX_SHOWN_CHARS)
 
 
 def _truncate_pieces(encoded: Iterable[str]) -> Iterator[str]:
     """Yield the pieces of an encoded value until they exceed the number of characters to show."""
     length = 0
     for piece in encoded:
-        yield piece[: _SHOWN_CHARS + 1]
+        yield piece[: _MAX_SHOWN_CHARS + 1]
         length += len(piece)
-        if length > _SHOWN_CHARS:
+        if length > _MAX_SHOWN_CHARS:
             return
 
 

@@ -111,14 +111,18 @@ class RuleText:
     hint: str
 
 
-_LIST_IT = "Request only hosts that the profile lists, or ask an operator to add this one to network.hosts."
-_WRITE_URL = "Request an absolute URL: http://host/path; for https the client must use CONNECT host:port."
-_BY_NAME = "Use the host's name as the profile lists it."
-_ONE_NAME = "Connect to the intended host; a connection is for one host."
-_PLAIN_CLIENT = "Use an ordinary HTTP client with its usual settings."
-_LESS = "Transfer less, or ask an operator to raise the limits in [egress]."
+_LIST_HOST_HINT = (
+    "Request only hosts that the profile lists, or ask an operator to add this one to network.hosts."
+)
+_ABSOLUTE_URL_HINT = (
+    "Request an absolute URL: http://host/path; for https the client must use CONNECT host:port."
+)
+_USE_NAME_HINT = "Use the host's name as the profile lists it."
+_ONE_HOST_HINT = "Connect to the intended host; a connection is for one host."
+_PLAIN_CLIENT_HINT = "Use an ordinary HTTP client with its usual settings."
+_SEND_LESS_HINT = "Transfer less, or ask an operator to raise the limits in [egress]."
 
-RULE_TEXTS: Mapping[NetworkRule, RuleText] = {
+TEXT_BY_RULE: Mapping[NetworkRule, RuleText] = {
     NetworkRule.LISTED: RuleText(reason="the profile lists it", hint=""),
     NetworkRule.BLOCKED: RuleText(
         reason="the profile blocks the network",
@@ -130,15 +134,17 @@ RULE_TEXTS: Mapping[NetworkRule, RuleText] = {
         reason="only the proxy leads to listed hosts",
         hint="Use the proxy in HTTP_PROXY and HTTPS_PROXY; for aiohttp: trust_env=True.",
     ),
-    NetworkRule.TARGET_INVALID: RuleText(reason="the target isn't valid for a proxy", hint=_WRITE_URL),
+    NetworkRule.TARGET_INVALID: RuleText(
+        reason="the target isn't valid for a proxy", hint=_ABSOLUTE_URL_HINT
+    ),
     NetworkRule.USER_IN_URL: RuleText(
         reason="the URL has a user name or password",
         hint="Remove it from the URL, and send it in an Authorization header.",
     ),
-    NetworkRule.HOST_MISSING: RuleText(reason="no host is named", hint=_WRITE_URL),
-    NetworkRule.HOST_INVALID: RuleText(reason="the host name isn't valid ASCII", hint=_BY_NAME),
-    NetworkRule.ADDRESS_LITERAL: RuleText(reason="profiles list names, not addresses", hint=_BY_NAME),
-    NetworkRule.NOT_LISTED: RuleText(reason="the host isn't on the allowlist", hint=_LIST_IT),
+    NetworkRule.HOST_MISSING: RuleText(reason="no host is named", hint=_ABSOLUTE_URL_HINT),
+    NetworkRule.HOST_INVALID: RuleText(reason="the host name isn't valid ASCII", hint=_USE_NAME_HINT),
+    NetworkRule.ADDRESS_LITERAL: RuleText(reason="profiles list names, not addresses", hint=_USE_NAME_HINT),
+    NetworkRule.NOT_LISTED: RuleText(reason="the host isn't on the allowlist", hint=_LIST_HOST_HINT),
     NetworkRule.PORT_NOT_LISTED: RuleText(
         reason="the port isn't one of the profile's",
         hint="Use a listed port, or ask an operator to add this one to network.ports.",
@@ -164,19 +170,21 @@ RULE_TEXTS: Mapping[NetworkRule, RuleText] = {
     NetworkRule.NOT_TLS: RuleText(
         reason="the data after CONNECT isn't TLS", hint="Use https, or http without CONNECT."
     ),
-    NetworkRule.HELLO_MALFORMED: RuleText(reason="the ClientHello isn't valid", hint=_PLAIN_CLIENT),
-    NetworkRule.HELLO_FRAGMENTED: RuleText(reason="the ClientHello has too many records", hint=_PLAIN_CLIENT),
+    NetworkRule.HELLO_MALFORMED: RuleText(reason="the ClientHello isn't valid", hint=_PLAIN_CLIENT_HINT),
+    NetworkRule.HELLO_FRAGMENTED: RuleText(
+        reason="the ClientHello has too many records", hint=_PLAIN_CLIENT_HINT
+    ),
     NetworkRule.SNI_MISSING: RuleText(
         reason="the ClientHello names no host", hint="Pass the host's name to the TLS library."
     ),
     NetworkRule.SNI_MISMATCH: RuleText(
-        reason="the ClientHello names another host than CONNECT", hint=_ONE_NAME
+        reason="the ClientHello names another host than CONNECT", hint=_ONE_HOST_HINT
     ),
     NetworkRule.SNI_ENCRYPTED: RuleText(
         reason="the ClientHello may hide another host's name",
         hint="Turn off encrypted ClientHello in the TLS library.",
     ),
-    NetworkRule.HTTP_MALFORMED: RuleText(reason="the request isn't HTTP/1.1", hint=_PLAIN_CLIENT),
+    NetworkRule.HTTP_MALFORMED: RuleText(reason="the request isn't HTTP/1.1", hint=_PLAIN_CLIENT_HINT),
     NetworkRule.FRAMING_AMBIGUOUS: RuleText(
         reason="the request states its length twice",
         hint="Send either Content-Length or Transfer-Encoding, once.",
@@ -189,10 +197,12 @@ RULE_TEXTS: Mapping[NetworkRule, RuleText] = {
         reason="the attempt has reached its limit of connections",
         hint="Make fewer requests, or ask an operator to raise the limits in [egress].",
     ),
-    NetworkRule.TOO_MANY_BYTES: RuleText(reason="the attempt has reached its limit of bytes", hint=_LESS),
+    NetworkRule.TOO_MANY_BYTES: RuleText(
+        reason="the attempt has reached its limit of bytes", hint=_SEND_LESS_HINT
+    ),
 }
 
-TROUBLE_TEXTS: Mapping[NetworkTrouble, str] = {
+TEXT_BY_TROUBLE: Mapping[NetworkTrouble, str] = {
     NetworkTrouble.NOT_RESOLVED: "the name has no address",
     NetworkTrouble.UNREACHABLE: "the host refused the connection, or can't be reached",
     NetworkTrouble.TIMED_OUT: "the host didn't answer in time",
@@ -207,7 +217,7 @@ def select_hook_rule(mode: NetworkMode) -> NetworkRule:
     return NetworkRule.NOT_PROXIED if mode is NetworkMode.ALLOWLIST else NetworkRule.BLOCKED
 
 
-_TYPES = frozenset(
+_ERROR_TYPES = frozenset(
     {
         "ClientConnectorError", "ClientHttpProxyError", "ClientProxyConnectionError", "ConnectError",
         "ConnectTimeout", "ConnectTimeoutError", "ConnectionError", "ConnectionRefusedError",
@@ -215,7 +225,7 @@ _TYPES = frozenset(
         "ReadTimeout", "RemoteDisconnected", "SSLError", "URLError", "gaierror",
     }
 )  # fmt: skip
-_PLACES = tuple(
+_ADDRESS_PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
         r"host='(?P<host>[^'\s]{1,253})', port=(?P<port>\d{1,5})",
@@ -226,12 +236,12 @@ _PLACES = tuple(
 )
 _HINT_PREFIX = "The code accesses the network"
 _HINT = (
-    f"{RULE_TEXTS[NetworkRule.BLOCKED].hint} It then reaches listed hosts, "
+    f"{TEXT_BY_RULE[NetworkRule.BLOCKED].hint} It then reaches listed hosts, "
     "with a client that reads HTTP_PROXY and HTTPS_PROXY."
 )
 
 
-_IN_TESTS = {
+_MOCK_BY_LIBRARY = {
     "httpx": "httpx.Client(transport=httpx.MockTransport(handler))",
     "aiohttp": "unittest.mock.AsyncMock instead of the session",
     "requests": 'unittest.mock.patch("requests.get"), or a patch of the session\'s method',
@@ -248,13 +258,13 @@ def suggest_network_fix(error_type: str, message: str, text: str = "") -> str | 
         text: the source that raised the exception. If this is a test, the fix can be to mock a client's
             responses.
     """
-    if error_type.rpartition(".")[2] not in _TYPES:
+    if error_type.rpartition(".")[2] not in _ERROR_TYPES:
         return None
     place = _parse_address(message)
     reaches = f"{_HINT_PREFIX}{f' ({place})' if place else ''}."
-    client = next((name for name in _IN_TESTS if name in text), None)
+    client = next((name for name in _MOCK_BY_LIBRARY if name in text), None)
     if client is not None and "def test_" in text:
-        return f"{reaches} In a test, fake the client's answers: {_IN_TESTS[client]}."
+        return f"{reaches} In a test, fake the client's answers: {_MOCK_BY_LIBRARY[client]}."
     return f"{reaches} {_HINT}"
 
 
@@ -264,7 +274,7 @@ def is_network_hint(suggestion: str | None) -> bool:
 
 
 def _parse_address(message: str) -> str | None:
-    for pattern in _PLACES:
+    for pattern in _ADDRESS_PATTERNS:
         if (match := pattern.search(message)) is not None:
             port = match["port"]
             return match["host"] + (f":{port}" if port else "")
@@ -274,11 +284,11 @@ def _parse_address(message: str) -> str | None:
 _TIMEOUT_RULES = frozenset({"sandbox.timeout", "tests.hung"})
 _WAITING_TROUBLES = frozenset({NetworkTrouble.IDLE, NetworkTrouble.TIMED_OUT, NetworkTrouble.RELAY_FULL})
 _UNFINISHED = "hadn't completed its answer when the time was up"
-_USE_PROXY = (
+_USE_PROXY_HINT = (
     "Under this profile, request only listed hosts, with a client that reads HTTP_PROXY and "
     "HTTPS_PROXY; for aiohttp: trust_env=True."
 )
-_SET_TIMEOUT = "Set a client timeout that is shorter than the unit's, and handle its exception."
+_SET_TIMEOUT_HINT = "Set a client timeout that is shorter than the unit's, and handle its exception."
 
 
 def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
@@ -301,10 +311,10 @@ def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
 
 def _reword_finding(finding: Finding, waited: NetworkEvent | None, failed: NetworkEvent | None) -> Finding:
     if finding.rule in _TIMEOUT_RULES and waited is not None:
-        return replace(finding, suggestion=f"{_describe_access(waited)}. {_SET_TIMEOUT}")
+        return replace(finding, suggestion=f"{_describe_access(waited)}. {_SET_TIMEOUT_HINT}")
     if is_network_hint(finding.suggestion):
         return replace(
-            finding, suggestion=f"{_describe_access(failed)}." if failed is not None else _USE_PROXY
+            finding, suggestion=f"{_describe_access(failed)}." if failed is not None else _USE_PROXY_HINT
         )
     return finding
 
@@ -321,7 +331,7 @@ def _describe_access(event: NetworkEvent) -> str:
     return (
         f"{place} {_UNFINISHED}"
         if event.trouble is None
-        else f"{place}: {TROUBLE_TEXTS[NetworkTrouble(event.trouble)]}"
+        else f"{place}: {TEXT_BY_TROUBLE[NetworkTrouble(event.trouble)]}"
     )
 
 

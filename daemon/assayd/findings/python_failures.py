@@ -98,22 +98,22 @@ RULES = (
     ),
 )
 
-_NOT_IN_THE_IMAGE = frozenset(
+_MISSING_STDLIB_MODULES = frozenset(
     {
         "ensurepip", "idlelib", "lib2to3", "msilib", "msvcrt", "nt", "tkinter", "turtle", "turtledemo",
         "winreg", "winsound",
     }
 )  # fmt: skip
-IMAGE_MODULES = frozenset(sys.stdlib_module_names - _NOT_IN_THE_IMAGE)
+IMAGE_MODULES = frozenset(sys.stdlib_module_names - _MISSING_STDLIB_MODULES)
 """The top-level modules of the image `python`."""
 
-_NO_CLIENT = "an input for the data (network access is blocked)"
-_INSTEAD: Mapping[str, str] = {
-    "aiohttp": _NO_CLIENT,
+_NO_CLIENT_HINT = "an input for the data (network access is blocked)"
+_STDLIB_BY_MODULE: Mapping[str, str] = {
+    "aiohttp": _NO_CLIENT_HINT,
     "arrow": "datetime and zoneinfo",
     "bs4": "html.parser",
     "dateutil": "datetime.fromisoformat and zoneinfo",
-    "httpx": _NO_CLIENT,
+    "httpx": _NO_CLIENT_HINT,
     "lxml": "xml.etree.ElementTree",
     "numpy": "statistics, math and lists",
     "openpyxl": "csv",
@@ -122,13 +122,13 @@ _INSTEAD: Mapping[str, str] = {
     "pydantic": "dataclasses",
     "pytz": "zoneinfo",
     "regex": "re",
-    "requests": _NO_CLIENT,
+    "requests": _NO_CLIENT_HINT,
     "scipy": "statistics and math",
     "simplejson": "json",
     "ujson": "json",
     "yaml": "json",
 }
-_MODULES: Mapping[str, str] = {
+_MODULE_BY_PACKAGE: Mapping[str, str] = {
     "beautifulsoup4": "bs4",
     "opencv_python": "cv2",
     "pillow": "PIL",
@@ -137,10 +137,10 @@ _MODULES: Mapping[str, str] = {
     "scikit_learn": "sklearn",
 }
 """Modules whose distributions have a different name."""
-_USUAL_ALIASES: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
-_IDENTIFIER = re.compile(r"[^\W\d]\w*")
-_SCANNED_CHARS = 100_000
-_HOMES: Mapping[str, Collection[str]] = {
+_MODULE_BY_ALIAS: Mapping[str, str] = {"np": "numpy", "pd": "pandas", "plt": "matplotlib"}
+_IDENTIFIER_PATTERN = re.compile(r"[^\W\d]\w*")
+_MAX_SCANNED_CHARS = 100_000
+_NAMES_BY_MODULE: Mapping[str, Collection[str]] = {
     "collections.abc": collections.abc.__all__,
     "collections": collections.__all__,
     "itertools": [name for name in dir(itertools) if not name.startswith("_")],
@@ -150,7 +150,7 @@ _HOMES: Mapping[str, Collection[str]] = {
 }
 """The current modules of names that code imports from an old place: from collections import Mapping."""
 _BUILTINS = frozenset(vars(builtins))
-_TYPING = frozenset(typing.__all__)
+_TYPING_NAMES = frozenset(typing.__all__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ def build_failure_finding(record: RaisedException, around: ExceptionContext) -> 
     For an undefined name or a failed import, the finding has a specific rule.
     """
     if is_harness_error(record, around):
-        return _harness_finding(record)
+        return _build_harness_finding(record)
     if record.file is not None and record.file in around.files:
         own = replace(around, text=around.files[record.file], files={})
         return replace(build_failure_finding(record, own), file=record.file)
@@ -201,7 +201,7 @@ def is_harness_error(record: RaisedException, around: ExceptionContext) -> bool:
     return bool(text) and record.line is not None and record.line > text.count("\n") + 1
 
 
-def _harness_finding(record: RaisedException) -> Finding:
+def _build_harness_finding(record: RaisedException) -> Finding:
     """Return the finding for an exception raised by the kind's harness.
 
     The finding has no line numbers, because the author can't see the harness.
@@ -218,7 +218,7 @@ def _harness_finding(record: RaisedException) -> Finding:
     )
 
 
-def _explain_undefined(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
+def _explain_undefined_name(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     if name in around.awaited:
         message = f"'{name}' is declared as an input, but has no value."
@@ -234,17 +234,21 @@ def _suggest_definition(name: str, text: str) -> str:
     """Return the most likely fix for an undefined name: an import, a similar name, or a definition."""
     if name in IMAGE_MODULES:
         return f"Put at the top: import {name}"
-    if name in _TYPING:
+    if name in _TYPING_NAMES:
         return f"Put at the top: from typing import {name}"
-    if name in _USUAL_ALIASES:
-        return f"The image has no {_USUAL_ALIASES[name]}; use {describe_replacement(_USUAL_ALIASES[name])}."
-    close = find_nearest_name(name, [dict.fromkeys(_IDENTIFIER.findall(text[:_SCANNED_CHARS])), _BUILTINS])
+    if name in _MODULE_BY_ALIAS:
+        return (
+            f"The image has no {_MODULE_BY_ALIAS[name]}; use {describe_replacement(_MODULE_BY_ALIAS[name])}."
+        )
+    close = find_nearest_name(
+        name, [dict.fromkeys(_IDENTIFIER_PATTERN.findall(text[:_MAX_SCANNED_CHARS])), _BUILTINS]
+    )
     if close is not None:
         return f"Did you mean '{close.name}'? Otherwise define '{name}' before it is used."
     return f"Define or import '{name}' before it is used."
 
 
-def _explain_unbound(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
+def _explain_unbound_local(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     message = f"The local variable '{name}' is read before it has a value."
     remedy = f"Assign '{name}' on every code path that reaches this line, or make it a parameter."
@@ -278,13 +282,13 @@ def _explain_no_module(found: re.Match[str], around: ExceptionContext) -> tuple[
 def guess_module(distribution: str) -> str:
     """Return the module that a distribution probably contains. By default, it has the same name."""
     name = distribution.partition(".")[0].replace("-", "_")
-    return _MODULES.get(name.lower(), name)
+    return _MODULE_BY_PACKAGE.get(name.lower(), name)
 
 
 def describe_replacement(module: str) -> str:
     """Return the replacement for a missing module: a known one, a similar name, or a general phrase."""
-    if module in _INSTEAD:
-        return _INSTEAD[module]
+    if module in _STDLIB_BY_MODULE:
+        return _STDLIB_BY_MODULE[module]
     public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))
     close = find_close_names(module, public)
     return f"'{close[0]}', if you meant that," if close else "an equivalent in the standard library"
@@ -304,13 +308,13 @@ def _explain_no_name(found: re.Match[str], around: ExceptionContext) -> tuple[st
 
 def _find_current_module(name: str) -> str | None:
     """Return the module that now contains a name, e.g. `collections.abc` for Mapping, or None if unknown."""
-    return next((module for module, names in _HOMES.items() if name in names), None)
+    return next((module for module, names in _NAMES_BY_MODULE.items() if name in names), None)
 
 
 _NAME = r"'([^']{1,200})'"
 _Explain = Callable[[re.Match[str], ExceptionContext], tuple[str, str, str]]
 _EXPLANATIONS: tuple[tuple[str, re.Pattern[str], _Explain], ...] = (
-    ("NameError", re.compile(rf"name {_NAME} is not defined"), _explain_undefined),
+    ("NameError", re.compile(rf"name {_NAME} is not defined"), _explain_undefined_name),
     (
         "NameError",
         re.compile(rf"cannot access free variable {_NAME} where .* in enclosing scope"),
@@ -319,7 +323,7 @@ _EXPLANATIONS: tuple[tuple[str, re.Pattern[str], _Explain], ...] = (
     (
         "UnboundLocalError",
         re.compile(rf"cannot access local variable {_NAME} where it is not associated with a value"),
-        _explain_unbound,
+        _explain_unbound_local,
     ),
     (
         "ModuleNotFoundError",

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from assayd.model.finding import Edit, Finding, Layer, Severity
 from assayd.model.merge import is_quality_finding
 from assayd.model.prompting import EditedPart, PromptContext, RepairContext, RetryBenefit, SourcePart
-from assayd.model.text_limits import RETRY_CONTEXT_BYTES, RETRY_FINDINGS, shorten_text
+from assayd.model.text_limits import MAX_RETRY_CONTEXT_BYTES, MAX_RETRY_FINDINGS, shorten_text
 
-_FIELD_CHARS = 1500
+_MAX_TEXT_FIELD_CHARS = 1500
 _QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
 _MAX_LINES = 20
-_REMINDERS = "\n\nKeep in mind:\n"
+_REMINDERS_HEADING = "\n\nKeep in mind:\n"
 
 
 PASSED = "complete"
@@ -39,19 +39,19 @@ def select_headline(headlines: Mapping[str, str], stage: str) -> str:
 def build_retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
     """Return the retry context with errors and quality findings, or with warnings if there are neither.
 
-    If it exceeds `RETRY_CONTEXT_BYTES`, it is truncated.
+    If it exceeds `MAX_RETRY_CONTEXT_BYTES`, it is truncated.
     """
     told = [f for f in findings if f.is_error or is_quality_finding(f)]
     told = told or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
     groups = _group_findings(told)
-    for number, group in enumerate(groups[:RETRY_FINDINGS], 1):
+    for number, group in enumerate(groups[:MAX_RETRY_FINDINGS], 1):
         lines.extend(_describe_group(number, group))
-    more = len(groups) - RETRY_FINDINGS
+    more = len(groups) - MAX_RETRY_FINDINGS
     if more > 0:
         lines.append(f"… and {more} more.")
     if reminders:
-        lines[-1] += _REMINDERS + "\n".join(f"- {reminder}" for reminder in reminders)
+        lines[-1] += _REMINDERS_HEADING + "\n".join(f"- {reminder}" for reminder in reminders)
     return _truncate("\n".join(lines).rstrip() + "\n")
 
 
@@ -61,7 +61,7 @@ def strip_reminders(text: str) -> str:
     No finding can contain the line that begins the reminders, because each field of a finding follows fixed
     words on a single line.
     """
-    return text.partition(_REMINDERS)[0]
+    return text.partition(_REMINDERS_HEADING)[0]
 
 
 def _group_findings(findings: Sequence[Finding]) -> list[list[Finding]]:
@@ -106,20 +106,20 @@ def _to_single_line(text: str) -> str:
     seen = text
     if not text.isprintable():
         seen = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
-    return shorten_text(" ".join(seen.split()), _FIELD_CHARS)
+    return shorten_text(" ".join(seen.split()), _MAX_TEXT_FIELD_CHARS)
 
 
 def _truncate(text: str) -> str:
     encoded = text.encode("utf-8")
-    if len(encoded) <= RETRY_CONTEXT_BYTES:
+    if len(encoded) <= MAX_RETRY_CONTEXT_BYTES:
         return text
-    return encoded[: RETRY_CONTEXT_BYTES - 4].decode("utf-8", "ignore") + "…\n"
+    return encoded[: MAX_RETRY_CONTEXT_BYTES - 4].decode("utf-8", "ignore") + "…\n"
 
 
-STDERR_CHARS = 4000
+MAX_STDERR_CHARS = 4000
 """Maximum characters of the failed case's standard error to keep, from its end."""
 
-_APPROACH = re.compile(
+_RESULT_PATTERN = re.compile(
     r"(case|result|quality|collect)\.|tests\.failed|\w+\.(timeout|out_of_\w+|data_validation)$"
 )
 """Rules about wrong results and exceeded limits."""
@@ -159,7 +159,7 @@ def build_repair_context(  # noqa: PLR0913  (each says another thing of the requ
 
 
 _UNREADABLE = re.compile(r"(?:syntax|answer)\.|shell\.syntax$")
-_SELF_CONTAINED_RULES = re.compile(
+_SELF_CONTAINED_PATTERN = re.compile(
     r"(?:signature|manifest|entry_point|paths?|shell|sql|forbidden|required|structure)\.|"
     r"step\.(?!command_not_found)|annotations\.(?!not_imported)|inputs\.(?!requires)|"
     r"contract\.(?!import)|(?:sandbox\.raised|tests\.failed)$"
@@ -180,7 +180,7 @@ def depends_on_allowances(report: Report, runtime_stages: Sequence[str]) -> bool
     """
     rules = [str(finding.get("rule")) for finding in list_errors(report)]
     return _estimate_retry_benefit(report, runtime_stages) is RetryBenefit.MEDIUM or not all(
-        map(_SELF_CONTAINED_RULES.match, rules)
+        map(_SELF_CONTAINED_PATTERN.match, rules)
     )
 
 
@@ -188,7 +188,7 @@ def _estimate_retry_benefit(report: Report, runtime_stages: Sequence[str]) -> Re
     """Return the benefit of another try: MEDIUM for a wrong result or exceeded limit, otherwise HIGH."""
     rules = [str(finding.get("rule")) for finding in list_errors(report)]
     ran = report.get("stage_reached") in runtime_stages
-    return RetryBenefit.MEDIUM if ran and any(map(_APPROACH.match, rules)) else RetryBenefit.HIGH
+    return RetryBenefit.MEDIUM if ran and any(map(_RESULT_PATTERN.match, rules)) else RetryBenefit.HIGH
 
 
 def _iter_edited_passages(
@@ -208,7 +208,7 @@ def _iter_stderr_context(report: Report) -> Iterator[PromptContext]:
     stderr = str(failed[0].get("stderr") or "") if failed else ""
     if stderr.strip():
         title = f"end of the standard error of {failed[0].get('name')}"
-        yield PromptContext(title=title, text=stderr[-STDERR_CHARS:])
+        yield PromptContext(title=title, text=stderr[-MAX_STDERR_CHARS:])
 
 
 def list_errors(report: Report) -> list[Mapping[str, object]]:

@@ -21,20 +21,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix
-from assayd.findings.network_rules import RULE_TEXTS, NetworkRule, suggest_network_fix
+from assayd.findings.network_rules import TEXT_BY_RULE, NetworkRule, suggest_network_fix
 from assayd.findings.source_text import get_snippet
 from assayd.guest_results import CompileFailure, RaisedException
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import Cause, PolicyEvent, RunResult, UnitEndReason, UnitResult
 from assayd.model.text_limits import shorten_text
 
-_LINES = 5
+_MAX_LAST_LINES = 5
 _LINE_CHARS = 200
 
 
 def truncate_to_last_lines(text: str) -> str | None:
     """Return the last non-empty lines of an output, truncated, or None if there are none."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LINES:]
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_MAX_LAST_LINES:]
     return "\n".join(shorten_text(line, _LINE_CHARS) for line in lines) or None
 
 
@@ -44,7 +44,7 @@ def quote_stderr_end(text: str) -> str | None:
     return None if lines is None else f"standard error ended with:\n{lines}"
 
 
-_CAUSES: Mapping[Cause, tuple[str, str]] = {
+_TEXTS_BY_CAUSE: Mapping[Cause, tuple[str, str]] = {
     Cause.EXITED_NONZERO: ("ended with a nonzero exit code", "Let the code end with exit code 0."),
     Cause.TIMEOUT: ("ran out of time", "Look for a loop that never ends, or a pattern that backtracks."),
     Cause.OUT_OF_MEMORY: (
@@ -76,7 +76,7 @@ _CAUSES: Mapping[Cause, tuple[str, str]] = {
 
 CAUSE_RULES = tuple(
     Rule(id=f"sandbox.{cause}", title=f"The code {words}", help=hint)
-    for cause, (words, hint) in _CAUSES.items()
+    for cause, (words, hint) in _TEXTS_BY_CAUSE.items()
 )
 POLICY_RULES = (
     Rule(id="policy.import", title="An import refused at run time", profile_key="imports.allowed"),
@@ -93,14 +93,14 @@ NOT_COMPILED_RULE = Rule(
 
 NO_FUNCTION_RULE = Rule(id="sandbox.no_function", title="The file doesn't define the function")
 
-_EVENT_CATEGORIES = {"import": "import_violation", "network": "network_violation"}
+_CATEGORY_BY_EVENT = {"import": "import_violation", "network": "network_violation"}
 EXIT_EVENT = "os._exit"
 """The audit event of a call that would end the process at once."""
 
 
 def build_cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
     """Return the finding for a cause other than `completed`. `what` is the subject of the sentence."""
-    words, hint = _CAUSES[cause]
+    words, hint = _TEXTS_BY_CAUSE[cause]
     return Finding(
         rule=f"sandbox.{cause}",
         category="runtime",
@@ -232,7 +232,7 @@ def iter_file_events(
     """
     for event in events:
         for finding in iter_event_findings([event], texts):
-            category = _EVENT_CATEGORIES.get(event.kind, finding.category)
+            category = _CATEGORY_BY_EVENT.get(event.kind, finding.category)
             yield event, replace(finding, category=category, file=finding.file or file)
 
 
@@ -275,29 +275,29 @@ def _describe_event(event: PolicyEvent) -> str:
 def _get_event_hint(event: PolicyEvent) -> str | None:
     """Return the fix for a policy event, or None if the event was only observed."""
     if event.rule is not None:
-        return RULE_TEXTS[NetworkRule(event.rule)].hint
+        return TEXT_BY_RULE[NetworkRule(event.rule)].hint
     return "Remove this operation: the policy doesn't allow it." if event.enforced else None
 
 
-COMPUTING = "Look for a loop that never ends, or a pattern that backtracks."
+COMPUTING_HINT = "Look for a loop that never ends, or a pattern that backtracks."
 WAITING = "Look for a sleep, a lock or a read that never ends."
 STARVED = "The machine was busy. Submit it again, or start fewer processes."
-SLOWED = "Check that each loop ends. If each does, submit it again: the machine was busy."
-_AFTER_LOOP = {
+SLOWED_HINT = "Check that each loop ends. If each does, submit it again: the machine was busy."
+_HINT_AFTER_LOOPS = {
     WAITING: "look for a sleep, a lock or a read that never ends",
     STARVED: "submit it again: the machine was busy",
-    SLOWED: "submit it again: the machine was busy",
+    SLOWED_HINT: "submit it again: the machine was busy",
 }
 """What to do if the loops end, by the suggestion for a source without loops."""
 _SHARE = 0.2
-_MAIN_SHARE = 0.5
+_MIN_MAIN_SHARE = 0.5
 _MIN_CPU_SHARE = 0.02
 """The share of computing from which a unit that waited for a processor may be in an endless loop."""
-_LOOP = re.compile(r"\s*while\b")
-_MAX_LOOPS = 3
+_LOOP_PATTERN = re.compile(r"\s*while\b")
+_MAX_SHOWN_LOOPS = 3
 _MAX_LINES = 5000
 """Loops are shown only for shorter sources: each unit that timed out scans all lines."""
-_THREADS = (
+_THREADS_HINT = (
     "A running thread keeps the program from ending. Stop it (put None into its queue), "
     "or start it with daemon=True. Otherwise look for a sleep, a lock or a read that never ends."
 )
@@ -329,7 +329,7 @@ def describe_time_use(unit: UnitResult) -> str:
 
 def suggest_timeout_fix(unit: UnitResult) -> str:
     """Return the fix for what took most of the time, or for an endless loop if that is unknown."""
-    return next((spent.hint for spent in _iter_time_shares(unit)), COMPUTING)
+    return next((spent.hint for spent in _iter_time_shares(unit)), COMPUTING_HINT)
 
 
 def _format_limit(unit: UnitResult) -> str:
@@ -343,19 +343,19 @@ def _iter_time_shares(unit: UnitResult) -> Iterator[TimeShare]:
     """Yield the largest shares of the time in descending order. Computing precedes run-queue delay."""
     usage = unit.usage
     parts: tuple[TimeShare, ...] = (
-        TimeShare(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING),
+        TimeShare(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING_HINT),
         TimeShare(seconds=usage.waited_s, words="waited {} without computing", hint=WAITING),
         TimeShare(seconds=usage.starved_s, words="waited {} for a processor", hint=STARVED),
     )
     whole_s = sum(part.seconds for part in parts)
     limit_s = unit.outcome.evidence.get("limit_s")
     own_s = usage.cpu_s + usage.waited_s
-    if isinstance(limit_s, float | int) and own_s > limit_s * _MAIN_SHARE:
+    if isinstance(limit_s, float | int) and own_s > limit_s * _MIN_MAIN_SHARE:
         parts, whole_s = parts[:2], own_s  # It would also have reached its limit on an idle machine.
     # Waiting for a processor doesn't count against the limit; it is the reason only if it took most of it.
-    if parts[-1].hint is STARVED and parts[-1].seconds > whole_s * _MAIN_SHARE:
+    if parts[-1].hint is STARVED and parts[-1].seconds > whole_s * _MIN_MAIN_SHARE:
         if usage.cpu_s > whole_s * _MIN_CPU_SHARE:
-            yield TimeShare(seconds=usage.cpu_s, words="computed for {}", hint=SLOWED)
+            yield TimeShare(seconds=usage.cpu_s, words="computed for {}", hint=SLOWED_HINT)
         yield parts[-1]
         parts = parts[1:2]
     for part in sorted(parts, key=lambda part: -part.seconds):
@@ -369,11 +369,11 @@ def point_to_endless_loops(finding: Finding, text: str) -> Finding:
     These can run endlessly. A long source isn't searched for loops.
     """
     if finding.suggestion == WAITING and "threading.Thread(" in text:
-        return replace(finding, suggestion=_THREADS)
+        return replace(finding, suggestion=_THREADS_HINT)
     if text.count("\n") >= _MAX_LINES:
         return finding
     return point_to_loops(
-        finding, text, [n for n, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)]
+        finding, text, [n for n, line in enumerate(text.split("\n"), 1) if _LOOP_PATTERN.match(line)]
     )
 
 
@@ -382,14 +382,14 @@ def point_to_loops(finding: Finding, text: str, lines: Sequence[int]) -> Finding
 
     A single loop also becomes the finding's place. With no loop or more than three, no loop is named.
     """
-    if not lines and finding.suggestion == SLOWED:
+    if not lines and finding.suggestion == SLOWED_HINT:
         return replace(finding, suggestion=STARVED)
-    if not 0 < len(lines) <= _MAX_LOOPS:
+    if not 0 < len(lines) <= _MAX_SHOWN_LOOPS:
         return finding
     one = len(lines) == 1
     line = lines[0] if one else None
     shown = f"{'loop on line' if one else 'loops on lines'} {', '.join(map(str, lines))}"
-    after = _AFTER_LOOP.get(finding.suggestion or "")
+    after = _HINT_AFTER_LOOPS.get(finding.suggestion or "")
     words = f"Check the {shown}: every iteration must move closer to its exit condition."
     if after is not None:
         ends, does = ("ends", "it does") if one else ("end", "they do")

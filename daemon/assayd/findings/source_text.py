@@ -52,7 +52,7 @@ def byte_offset_to_column(line: str, byte_offset: int) -> int:
 
 
 _LINE_CHARS = 110
-_HINT_CHARS = 240
+_MAX_HINT_CHARS = 240
 
 
 def add_correction(finding: Finding, text: str) -> Finding:
@@ -73,7 +73,7 @@ def add_correction(finding: Finding, text: str) -> Finding:
     if not new or "\n" in new or "`" in new or len(new) > _LINE_CHARS or _is_shown(old, new, hint):
         return finding
     longer = f"{hint} Write `{new}`.".strip()
-    return finding if len(longer) > _HINT_CHARS else replace(finding, suggestion=longer)
+    return finding if len(longer) > _MAX_HINT_CHARS else replace(finding, suggestion=longer)
 
 
 def _is_shown(old: str, new: str, hint: str) -> bool:

@@ -52,7 +52,7 @@ from assayd.guest_results import (
     Record,
     ReturnedValue,
     TypedValue,
-    read_record,
+    parse_guest_record,
 )
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.report import Case, CaseStatus
@@ -60,7 +60,7 @@ from assayd.model.run import Cause, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten_text
 
-_MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
+_CAUSES_WITH_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +91,10 @@ def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) 
     if unit.outcome.completed and isinstance(record, ReturnedValue) and not has_errors(events):
         case = build_case(unit, CaseStatus.PASSED, None, record.value.value)
         return JudgedUnit(case=case, findings=events, value=record.value, again=record.again)
-    if has_errors(events) and (unit.outcome.cause in _MAY_HOLD_A_RECORD):
+    if has_errors(events) and (unit.outcome.cause in _CAUSES_WITH_RECORD):
         refused = next(event for event in events if event.is_error)
         return JudgedUnit(case=_build_failed_case(unit, record, refused.message), findings=events)
-    finding = _failure_finding(unit, record, text, function)
+    finding = _build_failure_finding(unit, record, text, function)
     return JudgedUnit(case=_build_failed_case(unit, record, finding.message), findings=(*events, finding))
 
 
@@ -117,12 +117,12 @@ def _parse_record(unit: UnitResult) -> Record | None:
 
     Raises: GuestJsonError, if the record doesn't conform to the protocol.
     """
-    if unit.outcome.cause not in _MAY_HOLD_A_RECORD or len(unit.results) != 1 or unit.malformed is not None:
+    if unit.outcome.cause not in _CAUSES_WITH_RECORD or len(unit.results) != 1 or unit.malformed is not None:
         return None
-    return read_record(unit.results[0])
+    return parse_guest_record(unit.results[0])
 
 
-def _failure_finding(unit: UnitResult, record: Record | None, text: str, function: str) -> Finding:
+def _build_failure_finding(unit: UnitResult, record: Record | None, text: str, function: str) -> Finding:
     match record:
         case RaisedException():
             return build_exception_finding(record, text)
@@ -154,7 +154,7 @@ def _build_failed_case(unit: UnitResult, record: Record | None, message: str) ->
 
 _MAX_EXCEPTION_FINDINGS = 100
 """Maximum distinct exceptions of an attempt with their own finding; the others share one."""
-_MORE_RAISED = Finding(
+_MORE_RAISED_FINDING = Finding(
     rule=RAISED_RULE.id,
     category="runtime",
     message=f"The code raised more than {_MAX_EXCEPTION_FINDINGS} different exceptions.",
@@ -214,7 +214,7 @@ class RepeatedCallJudge:
         key = (result.error_type, result.line)
         if key not in self._raised and len(self._raised) < _MAX_EXCEPTION_FINDINGS:
             self._raised[key] = build_exception_finding(result, self._text)
-        return JudgedUnit(case=case, findings=(self._raised.get(key, _MORE_RAISED),))
+        return JudgedUnit(case=case, findings=(self._raised.get(key, _MORE_RAISED_FINDING),))
 
 
 def _parse_results(unit: UnitResult) -> tuple[TypedValue | RaisedException, ...] | None:
@@ -222,7 +222,7 @@ def _parse_results(unit: UnitResult) -> tuple[TypedValue | RaisedException, ...]
     if not unit.outcome.completed or len(unit.results) != 1 or unit.malformed is not None:
         return None
     try:
-        record = read_record(unit.results[0])
+        record = parse_guest_record(unit.results[0])
     except GuestJsonError:
         return None
     return record.results if isinstance(record, CallResults) else None
@@ -247,7 +247,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     ),
     "E2BIG": ("has more arguments than the kernel accepts", "Pass long content as a file or on stdin."),
 }
-_AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
+_FAULT_CAUSES = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
 
 
 def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str = "") -> JudgedUnit:
@@ -263,10 +263,10 @@ def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str =
         return JudgedUnit(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
     if unit.outcome.completed:
         return JudgedUnit(case=_build_case(unit, CaseStatus.PASSED, None))
-    finding = _exec_finding(unit, program)
+    finding = _build_exec_finding(unit, program)
     if offer and finding.rule == NOT_EXECUTED_RULE.id:
         finding = replace(finding, suggestion=f"{finding.suggestion} {offer}")
-    at_fault = unit.outcome.cause in _AT_FAULT
+    at_fault = unit.outcome.cause in _FAULT_CAUSES
     case = _build_case(unit, CaseStatus.FAILED if at_fault else CaseStatus.ERROR, finding.message)
     return JudgedUnit(case=case, findings=(finding,))
 
@@ -281,11 +281,11 @@ def _build_case(unit: UnitResult, status: CaseStatus, message: str | None) -> Ca
     return replace(build_case(unit, status, message), exit_code=get_own_exit_code(unit))
 
 
-def _exec_finding(unit: UnitResult, program: str) -> Finding:
+def _build_exec_finding(unit: UnitResult, program: str) -> Finding:
     cause = unit.outcome.cause
     if cause is Cause.EXITED_NONZERO:
         if unit.results:
-            return _not_executed_finding(unit.results[0], program)
+            return _build_not_executed_finding(unit.results[0], program)
         found = build_cause_finding(cause, "The program", f"exit code {get_own_exit_code(unit)}")
         return replace(found, context=quote_stderr_end(unit.stderr.text()))
     if cause is Cause.TIMEOUT:
@@ -293,9 +293,9 @@ def _exec_finding(unit: UnitResult, program: str) -> Finding:
     return build_cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
 
 
-def _not_executed_finding(body: bytes, program: str) -> Finding:
+def _build_not_executed_finding(body: bytes, program: str) -> Finding:
     try:
-        record = read_record(body)
+        record = parse_guest_record(body)
     except GuestJsonError as problem:
         return build_cause_finding(Cause.PROTOCOL_VIOLATION, "The program", str(problem))
     if not isinstance(record, ExecFailure):
@@ -310,8 +310,8 @@ def _not_executed_finding(body: bytes, program: str) -> Finding:
     )
 
 
-_TELLING = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
-_CODE_AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED, Cause.POLICY_VIOLATION})
+_RECORDED_CAUSES = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
+_CODE_FAULT_CAUSES = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED, Cause.POLICY_VIOLATION})
 
 
 def build_not_started_result(name: str) -> JudgedUnit:
@@ -324,9 +324,9 @@ def read(unit: UnitResult) -> Record | None:
 
     Raises: GuestJsonError, if the record doesn't conform to the protocol.
     """
-    if unit.outcome.cause not in _TELLING or len(unit.results) != 1 or unit.malformed is not None:
+    if unit.outcome.cause not in _RECORDED_CAUSES or len(unit.results) != 1 or unit.malformed is not None:
         return None
-    return read_record(unit.results[0])
+    return parse_guest_record(unit.results[0])
 
 
 def judge_python_unit(unit: UnitResult, around: ExceptionContext, *, what: str) -> JudgedUnit:
@@ -340,23 +340,23 @@ def judge_python_unit(unit: UnitResult, around: ExceptionContext, *, what: str) 
     events = tuple(iter_event_findings(unit.events, around.files or around.text))
     if unit.outcome.completed and not has_errors(events):
         return JudgedUnit(case=_build_case(unit, CaseStatus.PASSED, None), findings=events)
-    if has_errors(events) and unit.outcome.cause in _TELLING:
+    if has_errors(events) and unit.outcome.cause in _RECORDED_CAUSES:
         refused = next(event for event in events if event.is_error)
         return JudgedUnit(case=_build_case(unit, CaseStatus.FAILED, refused.message), findings=events)
     try:
         record = read(unit)
     except GuestJsonError:
         record = None
-    finding = _python_failure_finding(unit, record, around, what)
+    finding = _build_python_finding(unit, record, around, what)
     finding = replace(finding, context=finding.context or quote_stderr_end(unit.stderr.text()))
-    status = CaseStatus.FAILED if unit.outcome.cause in _CODE_AT_FAULT else CaseStatus.ERROR
+    status = CaseStatus.FAILED if unit.outcome.cause in _CODE_FAULT_CAUSES else CaseStatus.ERROR
     return JudgedUnit(
         case=_explain_case(_build_case(unit, status, finding.message), record, around),
         findings=(*events, finding),
     )
 
 
-def _python_failure_finding(
+def _build_python_finding(
     unit: UnitResult, record: Record | None, around: ExceptionContext, what: str
 ) -> Finding:
     cause = unit.outcome.cause
@@ -377,7 +377,7 @@ def _python_failure_finding(
 def _suggest_exit_status_fix(unit: UnitResult, text: str) -> str:
     """Return the fix for a program with an exit status other than 0, based on its standard error."""
     said = unit.stderr.text()
-    if _ARGUMENTS.search(said):
+    if _ARGUMENTS_PATTERN.search(said):
         lines = [n for n, line in enumerate(text.split("\n"), 1) if "required=True" in line]
         where = f" (line {lines[0]})" if lines else ""
         return (
@@ -389,7 +389,7 @@ def _suggest_exit_status_fix(unit: UnitResult, text: str) -> str:
     return "The script ended itself (e.g. by sys.exit): exit with 0 on success."
 
 
-_ARGUMENTS = re.compile(r"error: the following arguments are required|error: unrecognized arguments")
+_ARGUMENTS_PATTERN = re.compile(r"error: the following arguments are required|error: unrecognized arguments")
 
 
 def _explain_case(case: Case, record: Record | None, around: ExceptionContext) -> Case:

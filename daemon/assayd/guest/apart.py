@@ -38,17 +38,17 @@ else:
 
 
 READING, WRITING = 5, 6
-_PASSED = 6
+_DESCRIPTOR_COUNT = 6
 _DESCRIPTOR_BYTES = 4
 _MESSAGE_BYTES = 64
-_BROKEN = 70
+_EXIT_BROKEN = 70
 
 _READ_BYTES = 64 * 1024
-_MAX_UNSENT = 16 * 2**20
+_MAX_UNSENT_BYTES = 16 * 2**20
 _MAX_BYTES = 64 * 2**20
 """Maximum bytes that one side can send in one test."""
-_FROM_TESTS = frozenset({"ask", "answer"})
-_FROM_SOLUTION = frozenset({"ready", "broken", "ask", "answer"})
+_TESTS_FRAME_KINDS = frozenset({"ask", "answer"})
+_SOLUTION_FRAME_KINDS = frozenset({"ready", "broken", "ask", "answer"})
 
 
 class SolutionPipes(Value):
@@ -81,7 +81,9 @@ class SolutionForkServer:
 
         Raises: OSError, if no pipe can be created or the fork server has exited.
         """
-        stdin, stdout, stderr, report, calls, answers = (os.pipe2(os.O_CLOEXEC) for _ in range(_PASSED))
+        stdin, stdout, stderr, report, calls, answers = (
+            os.pipe2(os.O_CLOEXEC) for _ in range(_DESCRIPTOR_COUNT)
+        )
         theirs = (stdin[0], stdout[1], stderr[1], report[1], calls[0], answers[1])
         passed = b"".join(one.to_bytes(_DESCRIPTOR_BYTES, "little") for one in theirs)
         self._control.sendmsg([b"fork"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, passed)])
@@ -119,7 +121,7 @@ class SolutionForkServer:
 
 def _serve_forks(control: int, confinement: child.Confinement, document: bytes, work: int) -> NoReturn:
     """Fork one solution after another until the runner has exited. This call never returns."""
-    status = _BROKEN
+    status = _EXIT_BROKEN
     try:
         control, work = _close_other_descriptors(control, work)
         orders = _socket.socket(fileno=control)
@@ -157,13 +159,15 @@ def _close_other_descriptors(control: int, work: int) -> tuple[int, int]:
 
 def _receive_descriptors(orders: _socket.socket) -> tuple[int, ...]:
     """Return the descriptors for the next solution. The result is empty if the runner has exited."""
-    said, extra, _, _ = orders.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_PASSED * _DESCRIPTOR_BYTES))
+    said, extra, _, _ = orders.recvmsg(
+        _MESSAGE_BYTES, _socket.CMSG_SPACE(_DESCRIPTOR_COUNT * _DESCRIPTOR_BYTES)
+    )
     if not said or not extra:
         return ()
     content = extra[0][2]
     return tuple(
         int.from_bytes(content[at : at + _DESCRIPTOR_BYTES], "little")
-        for at in range(0, _PASSED * _DESCRIPTOR_BYTES, _DESCRIPTOR_BYTES)
+        for at in range(0, _DESCRIPTOR_COUNT * _DESCRIPTOR_BYTES, _DESCRIPTOR_BYTES)
     )
 
 
@@ -171,7 +175,7 @@ def _run_solution(
     confinement: child.Confinement, document: bytes, passed: tuple[int, ...], work: int
 ) -> NoReturn:
     """Turn this fork into a solution's process, and run it. This call never returns."""
-    status = _BROKEN
+    status = _EXIT_BROKEN
     try:
         stdin, stdout, stderr, report, calls, answers = _duplicate_descriptors(passed)
         child.detach_from_runner(
@@ -185,7 +189,7 @@ def _run_solution(
                 paired=(calls, answers),
             )
         )
-        child.drop_privileges(confinement, child.SOLUTION)
+        child.drop_privileges(confinement, child.SOLUTION_ISOLATION)
         os.close(child.ORDER)
         given: Mapping[str, object] = substitutes.loads(document)  # type: ignore[assignment]  # the daemon wrote it
         confinement.policy.install()
@@ -202,7 +206,7 @@ def _run_solution(
 
 def _duplicate_descriptors(passed: tuple[int, ...]) -> tuple[int, ...]:
     """Return copies of descriptors whose numbers are above those of a child's descriptors."""
-    return tuple(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, REPORT + _PASSED) for one in passed)
+    return tuple(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, REPORT + _DESCRIPTOR_COUNT) for one in passed)
 
 
 class _ProcessEndpoint:
@@ -231,8 +235,8 @@ class TestSession:
         self._nursery, self._serial = nursery, solution.serial
         self._selector = selector
         self._call_s, self._clock_s = call_s, clock_s
-        self._tests = _ProcessEndpoint(tests.asking, tests.answering, _FROM_TESTS)
-        self._solution = _ProcessEndpoint(solution.answers, solution.calls, _FROM_SOLUTION)
+        self._tests = _ProcessEndpoint(tests.asking, tests.answering, _TESTS_FRAME_KINDS)
+        self._solution = _ProcessEndpoint(solution.answers, solution.calls, _SOLUTION_FRAME_KINDS)
         self._turn = self._solution
         self._since_s = clock_s()
         self._pid: int | None = None
@@ -306,7 +310,7 @@ class TestSession:
     def _queue_frame(self, end: _ProcessEndpoint, header: Header, body: bytes) -> None:
         idle = not end.unsent
         end.unsent += encode_frame(header, body)
-        if len(end.unsent) > _MAX_UNSENT:
+        if len(end.unsent) > _MAX_UNSENT_BYTES:
             raise FrameError("too much")
         if idle:
             self._write_pending(end)

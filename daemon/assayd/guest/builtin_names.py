@@ -35,12 +35,12 @@ def isolate_builtins(module: dict[str, object]) -> None:
     module["__builtins__"] = NAMES
 
 
-_UNSAFE = frozenset(
+_UNSAFE_NAMES = frozenset(
     {"open", "exec", "eval", "compile", "input", "breakpoint", "help", "exit", "quit", "globals", "locals"}
 )
 _SHOWN = ("__module__", "__name__", "__qualname__", "__doc__")
 _HIDDEN = frozenset({"__loader__", "__spec__", "_", "copyright", "credits", "license"})
-_EXCLUDED_NAMES = {"safe": _HIDDEN | _UNSAFE, "full": _HIDDEN}
+_EXCLUDED_NAMES = {"safe": _HIDDEN | _UNSAFE_NAMES, "full": _HIDDEN}
 
 _collected: dict[str, dict[str, object]] = {}
 

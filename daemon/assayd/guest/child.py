@@ -49,9 +49,9 @@ else:
 
 builtin_names.isolate_builtins(globals())
 
-_NOT_FLUSHED = 120
+_EXIT_NOT_FLUSHED = 120
 """Exit status of a Python program whose output could not be written to the end."""
-_MAIN = "__main__"
+_MAIN_MODULE = "__main__"
 
 _exit = os._exit
 _write = os.write
@@ -95,11 +95,11 @@ def end_program(status: int, *, newest: str, libraries: tuple[str, ...]) -> NoRe
         flushed = _flush_streams()
     with suppress(BaseException):
         _restore_streams()
-        _delete_modules(_own_modules(newest, libraries))
+        _delete_modules(_find_own_modules(newest, libraries))
     with suppress(BaseException):
         _flush_streams()
         _flush_c_streams()
-    _exit(status if flushed else _NOT_FLUSHED)
+    _exit(status if flushed else _EXIT_NOT_FLUSHED)
 
 
 def _join_threads() -> None:
@@ -138,9 +138,9 @@ def _restore_streams() -> None:
         setattr(sys, name, getattr(sys, f"__{name}__", None))
 
 
-def _own_modules(newest: str, libraries: tuple[str, ...]) -> list[str]:
+def _find_own_modules(newest: str, libraries: tuple[str, ...]) -> list[str]:
     """Return the names of modules that form the program, that it created, or that are in its folder."""
-    own = [_MAIN]
+    own = [_MAIN_MODULE]
     for name in reversed(_modules):
         if name == newest:
             break
@@ -196,13 +196,13 @@ def _unbind_names(names: _Names) -> None:
 ORDER = REPORT + 1
 """Descriptor on which a child receives its request; closed before submitted code runs."""
 
-_PAIRED = "tests"
+_TESTS_PROGRAM = "tests"
 _BROKEN = 70
 """Exit status when our own part of the child fails; its traceback is then on standard error."""
-_FAILED = 1
-_EXITS: Mapping[object, int] = {"returned": 0, "skipped": 0, "not_executed": 127}
+_EXIT_FAILED = 1
+_EXIT_BY_STATUS: Mapping[object, int] = {"returned": 0, "skipped": 0, "not_executed": 127}
 """Exit status by the status of a record; 127 is what a shell gives for a program that it cannot start."""
-_MAX_KILLABLE = b"1000"
+_MAX_OOM_SCORE_ADJ = b"1000"
 CONFINED = b"c"
 """The first byte that a child writes to its report pipe, after it has dropped its privileges."""
 _RECURSION_LIMIT = 1000
@@ -274,7 +274,7 @@ def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
 
     Raises: UnconfinedChildError, if the filter can't be loaded.
     """
-    if attempt.relay is not None or _PAIRED in attempt.programs:
+    if attempt.relay is not None or _TESTS_PROGRAM in attempt.programs:
         return False
     try:
         kernel.forbid_new_privileges()
@@ -316,14 +316,14 @@ class ProcessIsolation(Value):
 
 TESTS = ProcessIsolation(killable=b"500", writes=False)
 """The tests' process can't write files. If memory runs out, the kernel ends the solution first."""
-SOLUTION = ProcessIsolation(killable=_MAX_KILLABLE, writes=True)
+SOLUTION_ISOLATION = ProcessIsolation(killable=_MAX_OOM_SCORE_ADJ, writes=True)
 
 
 def drop_privileges(confinement: Confinement, apart: ProcessIsolation | None) -> None:
     """Drop the privileges of this process that a child must not have."""
     for kind, value in confinement.rlimits:
         resource.setrlimit(kind, (value, value))
-    _make_killable(_MAX_KILLABLE if apart is None else apart.killable)
+    _set_oom_score(_MAX_OOM_SCORE_ADJ if apart is None else apart.killable)
     os.environ.update(confinement.proxies)
     kernel.forbid_new_privileges()
     *shared, own = confinement.filters
@@ -407,7 +407,7 @@ def _iter_rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
         yield kind, value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
-def _make_killable(how: bytes) -> None:
+def _set_oom_score(how: bytes) -> None:
     """Make the kernel kill this process rather than the runner if memory runs out.
 
     A process that isn't dumpable can't write its own `/proc` file, so it is made dumpable briefly.
@@ -429,7 +429,7 @@ def _send_record(record: Record, confinement: Confinement, newest: str) -> int:
     confinement.reporter.result(record, last=type(exit_code) is not int)
     if type(exit_code) is int:
         end_program(exit_code, newest=newest, libraries=confinement.policy.libraries)
-    return _EXITS.get(record["status"], _FAILED)
+    return _EXIT_BY_STATUS.get(record["status"], _EXIT_FAILED)
 
 
 def _flush_stream(stream: str) -> None:

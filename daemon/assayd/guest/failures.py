@@ -28,15 +28,15 @@ else:
 
 builtin_names.isolate_builtins(globals())
 
-_MAX_NAMES = 5
-_MOST_VALUE_CHARS = 160
+_MAX_LINE_NAMES = 5
+_MAX_VALUE_CHARS = 160
 _MAX_ITEMS = 8
-_MOST_DEPTH = 2
-_MAX_BITS = 128
-_MAX_SORTED = 50
+_MAX_RENDER_DEPTH = 2
+_MAX_INTEGER_BITS = 128
+_MAX_SORTED_ITEMS = 50
 _TEXT_CHARS = 60
-_BRACKETS: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}
-_PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath", "PurePath")
+_BRACKETS_BY_TYPE: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}
+_PATH_TYPE_NAMES = ("PurePosixPath", "PureWindowsPath", "PosixPath", "PurePath")
 
 
 def find_failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, str] | None:
@@ -80,8 +80,8 @@ def render_line_values(problem: BaseException, texts: Texts) -> dict[str, str]:
             space = next((one for one in (frame.f_locals, frame.f_globals) if name in one), None)
             text = None if space is None or name[:2] == "__" else _render_value(space[name], 0)
             if text is not None:
-                found[name] = text if len(text) <= _MOST_VALUE_CHARS else f"{text[: _MOST_VALUE_CHARS - 1]}…"
-            if len(found) >= _MAX_NAMES:
+                found[name] = text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
+            if len(found) >= _MAX_LINE_NAMES:
                 break
     except BaseException:  # noqa: BLE001 - code of guest classes may have a part in it
         return {}
@@ -94,19 +94,19 @@ def _render_value(value: object, depth: int) -> str | None:
         return repr(value)
     if kind is int:
         bits = int.bit_length(value)  # type: ignore[arg-type]  # it is an int by its exact type
-        return repr(value) if bits <= _MAX_BITS else f"an int of {bits} bits"
+        return repr(value) if bits <= _MAX_INTEGER_BITS else f"an int of {bits} bits"
     if kind is str or kind is bytes:
         text: str | bytes = value  # type: ignore[assignment]  # as above
         return repr(text[:_TEXT_CHARS]) + "…" * (len(text) > _TEXT_CHARS)
-    if kind is dict or kind in _BRACKETS:
+    if kind is dict or kind in _BRACKETS_BY_TYPE:
         return _render_items(value, kind, depth)
     return _render_special(value, kind)
 
 
 def _render_items(value: object, kind: type, depth: int) -> str:
     """Return the first items of a container as text, up to two levels deep."""
-    brackets = _BRACKETS.get(kind, "{}")
-    if depth >= _MOST_DEPTH:
+    brackets = _BRACKETS_BY_TYPE.get(kind, "{}")
+    if depth >= _MAX_RENDER_DEPTH:
         return f"{brackets[0]}…{brackets[1]}" if value else brackets
     if kind is dict:
         known: dict[object, object] = value  # type: ignore[assignment]  # it is one by its exact type
@@ -114,7 +114,7 @@ def _render_items(value: object, kind: type, depth: int) -> str:
         parts = [f"{_render_inner(key, depth)}: {_render_inner(item, depth)}" for key, item in pairs]
     else:
         items = list(value)  # type: ignore[call-overload]  # it is one of the four
-        parts = [_render_inner(item, depth) for item in items[:_MAX_SORTED]]
+        parts = [_render_inner(item, depth) for item in items[:_MAX_SORTED_ITEMS]]
         parts = (sorted(parts) if brackets == "{}" else parts)[:_MAX_ITEMS]
     count = len(value)  # type: ignore[arg-type]  # as above
     more = f", … {count} in all" if count > len(parts) else ""
@@ -135,7 +135,7 @@ def _render_special(value: object, kind: type) -> str | None:
     if kind.__name__ in {"generator", "coroutine"} and kind.__module__ == "builtins":
         return f"a {kind.__name__}"
     paths = sys.modules.get("pathlib")
-    if paths is not None and any(kind is vars(paths).get(name) for name in _PATHS):
+    if paths is not None and any(kind is vars(paths).get(name) for name in _PATH_TYPE_NAMES):
         return f"{kind.__name__}({str(value)[:_TEXT_CHARS]!r})"
     return None
 
@@ -144,9 +144,9 @@ _MAX_DICTS = 20
 _MAX_KEYS = 1000
 _namespace = type.__dict__["__dict__"].__get__
 _ModuleType = type(sys)
-_CANNOT_IMPORT = ("cannot import name ", " from ")
+_IMPORT_ERROR_PARTS = ("cannot import name ", " from ")
 """The text before and between the quoted names in an ImportError's message."""
-_MOST_NAME_CHARS = 80
+_MAX_IMPORT_NAME_CHARS = 80
 
 
 def find_similar_name(problem: BaseException, texts: Texts) -> tuple[str, bool] | None:
@@ -187,11 +187,11 @@ def _find_nested_key(key: str, problem: BaseException, texts: Texts) -> str | No
         value = frame.f_locals.get(name, frame.f_globals.get(name))
         for outer, inner in list(dict.items(value))[:_MAX_DICTS] if type(value) is dict else ():
             if type(outer) is str and type(inner) is dict and dict.__contains__(inner, key):
-                return f"{name}[{outer!r}][{key!r}]"[:_MAX_MEANT]
+                return f"{name}[{outer!r}][{key!r}]"[:_MAX_KEY_PATH_CHARS]
     return None
 
 
-_MAX_MEANT = 60
+_MAX_KEY_PATH_CHARS = 60
 
 
 def _find_key_with_affix(key: str, keys: list[str]) -> tuple[str, bool] | None:
@@ -203,7 +203,7 @@ def _find_key_with_affix(key: str, keys: list[str]) -> tuple[str, bool] | None:
 def _parse_import_error(message: str) -> tuple[str, str]:
     """Parse ``cannot import name 'a' from 'b'``. Return empty strings for other messages."""
     before, name, between, origin, *_ = [*message.split("'"), "", "", "", ""]
-    fits = (before, between) == _CANNOT_IMPORT and max(len(name), len(origin)) <= _MOST_NAME_CHARS
+    fits = (before, between) == _IMPORT_ERROR_PARTS and max(len(name), len(origin)) <= _MAX_IMPORT_NAME_CHARS
     return (name, origin) if fits else ("", "")
 
 
@@ -288,9 +288,9 @@ __all__ = [
     "told",
 ]
 
-_MAX_MESSAGE = 4096
+_MAX_MESSAGE_CHARS = 4096
 _MAX_FRAMES = 20
-_MAX_LINE = 400
+_MAX_QUOTED_CHARS = 400
 
 
 def build_exception_record(problem: BaseException, *, filename: str, source: str, phase: str) -> Record:
@@ -345,7 +345,7 @@ def get_exception_message(problem: BaseException) -> str:
 
 def clean_text(text: str) -> str:
     """Return the text, truncated and reduced to characters that JSON can represent."""
-    return str.__str__(text)[:_MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
+    return str.__str__(text)[:_MAX_MESSAGE_CHARS].encode("utf-8", "backslashreplace").decode()
 
 
 def _list_traceback_places(traceback: TracebackType | None, texts: Texts) -> list[tuple[int, CodeType]]:
@@ -372,6 +372,6 @@ def _format_traceback(problem: BaseException, places: list[tuple[int, CodeType]]
 
 
 def _format_frame(line: int, code: CodeType, name: str, lines: list[str]) -> str:
-    text = lines[line - 1].strip()[:_MAX_LINE] if 0 < line <= len(lines) else ""
+    text = lines[line - 1].strip()[:_MAX_QUOTED_CHARS] if 0 < line <= len(lines) else ""
     place = f'  File "{name}", line {line}, in {code.co_name}'
     return clean_text(f"{place}\n    {text}" if text else place)

@@ -117,7 +117,9 @@ def _list_library_folders(work: str) -> list[str]:
 
 Arguments = tuple[object, ...]
 
-_CODE = frozenset({"exec", "compile", "code.__new__", "function.__new__", "marshal.loads", "marshal.load"})
+_CODE_EVENTS = frozenset(
+    {"exec", "compile", "code.__new__", "function.__new__", "marshal.loads", "marshal.load"}
+)
 _INTROSPECTION = frozenset(
     {
         "sys._getframe", "sys._current_frames", "sys._current_exceptions", "sys.addaudithook", "sys.settrace",
@@ -125,30 +127,32 @@ _INTROSPECTION = frozenset(
     }
 )  # fmt: skip
 _FRAME_ATTRIBUTES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
-_PROGRAMS = frozenset({"os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pty.spawn"})
-_FORKS = frozenset({"os.fork", "os.forkpty"})
-_NATIVE = frozenset(
+_PROGRAM_EVENTS = frozenset(
+    {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pty.spawn"}
+)
+_FORK_EVENTS = frozenset({"os.fork", "os.forkpty"})
+_NATIVE_EVENTS = frozenset(
     {
         "ctypes.dlopen", "ctypes.dlsym", "ctypes.dlsym/handle", "ctypes.call_function", "ctypes.cdata",
         "ctypes.string_at", "ctypes.wstring_at", "sqlite3.enable_load_extension", "sqlite3.load_extension",
     }
 )  # fmt: skip
-_FILES = frozenset({"open", "sqlite3.connect"})
+_FILE_EVENTS = frozenset({"open", "sqlite3.connect"})
 _EXIT_MODULE = "posix"
 """The module that contains ``_exit``. It is loaded before any guest code, and can't be loaded again."""
 _NAME_LOOKUPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"})
-_ADDRESSED = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
+_ADDRESS_EVENTS = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
 
 _AF_OF_DESCRIPTOR, _AF_UNIX = -1, 1
 _LOOPBACK = frozenset({"", "localhost", "127.0.0.1", "::1"})
 _DEVICES = frozenset(
     {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr"}
 )
-_TEMPORARY = "/tmp/"  # noqa: S108 - a link of the image into the work directory
+_TMP_PATH_PREFIX = "/tmp/"  # noqa: S108 - a link of the image into the work directory
 _SHARED_MEMORY = "/dev/shm/"  # noqa: S108 - where multiprocessing keeps its locks
-_READ_BY_ANYONE = ("/usr/share/zoneinfo/", "/etc/localtime")
+_WORLD_READABLE_PATHS = ("/usr/share/zoneinfo/", "/etc/localtime")
 """Time zone files. The library that reads them is written in C, so its caller seems to read them."""
-_READ_BY_LIBRARIES = (
+_LIBRARY_READABLE_PATHS = (
     "/usr/lib/",
     "/usr/share/",
     "/etc/mime.types",
@@ -213,14 +217,14 @@ class AuditHook:
     def _map_judges(self) -> Mapping[str, Judge]:
         judges: dict[str, Judge] = {}
         for events, judge in (
-            (_CODE | _INTROSPECTION, self._judge_code),
+            (_CODE_EVENTS | _INTROSPECTION, self._judge_code),
             ({"object.__getattr__", "object.__setattr__"}, self._judge_attribute),
-            (_PROGRAMS, self._judge_program),
-            (_FORKS, self._judge_fork),
-            (_NATIVE, self._judge_native),
-            (_FILES, self._judge_file),
+            (_PROGRAM_EVENTS, self._judge_program),
+            (_FORK_EVENTS, self._judge_fork),
+            (_NATIVE_EVENTS, self._judge_native),
+            (_FILE_EVENTS, self._judge_file),
             (_NAME_LOOKUPS, self._judge_lookup),
-            (_ADDRESSED, self._judge_address),
+            (_ADDRESS_EVENTS, self._judge_address),
             ({"socket.__new__"}, self._judge_socket),
             ({"import"}, self._judge_reload),
         ):
@@ -233,13 +237,13 @@ class AuditHook:
 
     def _judge_attribute(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         """Refuse access to frames by guest code, and replacement of code, even by a library on its behalf."""
-        name = _to_text(arguments[1])
+        name = _to_plain_string(arguments[1])
         if event == "object.__setattr__":
             return JudgedEvent(event, name, False) if name == "__code__" and not place.importing else None
         return JudgedEvent(event, name, False) if name in _FRAME_ATTRIBUTES and place.direct else None
 
     def _judge_program(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
-        return JudgedEvent(event, _to_text(arguments[0]), self._rules.allow_exec)
+        return JudgedEvent(event, _to_plain_string(arguments[0]), self._rules.allow_exec)
 
     def _judge_reload(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         """Refuse a second load of a module, which would restore names that were removed from the first."""
@@ -255,7 +259,7 @@ class AuditHook:
         named = event.startswith("ctypes.dl") and arguments
         return JudgedEvent(
             event,
-            _to_text(arguments[-1 if "dlsym" in event else 0]) if named else event,
+            _to_plain_string(arguments[-1 if "dlsym" in event else 0]) if named else event,
             self._rules.allow_native,
         )
 
@@ -263,16 +267,18 @@ class AuditHook:
         """Check a path by its text: it can be in the work directory, a harmless device, or any other path."""
         if type(arguments[0]) is int:
             return None
-        path = _to_text(arguments[0])
+        path = _to_plain_string(arguments[0])
         if event == "sqlite3.connect" and path in {"", ":memory:"}:
             return None
         full = _resolve(path)
-        if full in _DEVICES or f"{full}/".startswith((self._places.work, _TEMPORARY)):
+        if full in _DEVICES or f"{full}/".startswith((self._places.work, _TMP_PATH_PREFIX)):
             return None
         reads = event == "open" and type(arguments[2]) is int and arguments[2] & O_ACCMODE == O_RDONLY
-        if reads and full.startswith(_READ_BY_ANYONE):
+        if reads and full.startswith(_WORLD_READABLE_PATHS):
             return None
-        fine = (_SHARED_MEMORY, *_READ_BY_LIBRARIES, *self._places.libraries) if reads else _SHARED_MEMORY
+        fine = (
+            (_SHARED_MEMORY, *_LIBRARY_READABLE_PATHS, *self._places.libraries) if reads else _SHARED_MEMORY
+        )
         return None if not place.direct and f"{full}/".startswith(fine) else JudgedEvent(event, full, False)
 
     def _judge_lookup(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
@@ -297,13 +303,13 @@ class AuditHook:
 
     def _judge_destination(self, host: object, port: object) -> JudgedEvent | None:
         """Check a network destination. Under an allowlist, guest code can reach only the proxy."""
-        name = "" if host is None else _to_text(host)
+        name = "" if host is None else _to_plain_string(host)
         if self._rules.allow_inet and name in _LOOPBACK:
             return None
-        return JudgedEvent("network", name if port is None else f"{name}:{_to_text(port)}", False)
+        return JudgedEvent("network", name if port is None else f"{name}:{_to_plain_string(port)}", False)
 
 
-def _to_text(value: object) -> str:
+def _to_plain_string(value: object) -> str:
     """Return any value as a string, without running code of its class."""
     if is_real_subclass(value, str):
         return str.__str__(value)
@@ -325,7 +331,7 @@ def _resolve(path: str) -> str:
     return "/" + "/".join(parts)
 
 
-_leave = os._exit
+_real_os_exit = os._exit
 
 
 def block_os_exit(places: FrameClassifier, reporter: Reporter) -> None:
@@ -337,7 +343,7 @@ def block_os_exit(places: FrameClassifier, reporter: Reporter) -> None:
 
     def refuse(status: int) -> NoReturn:
         if getpid() != ours:
-            _leave(status)
+            _real_os_exit(status)
         place = places.locate(_getframe(1))
         reporter.event("os._exit", "os._exit", allowed=False, enforced=True, file=place.file, line=place.line)
         raise PermissionError("os._exit is not allowed by the policy: let the code end by itself")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 builtin_names.isolate_builtins(globals())
 
 MOST_CHARS = 40
-_MAX_COMPARED = 2000
+_MAX_COMPARED_NAMES = 2000
 
 
 def compute_edit_distance(one: str, other: str) -> int:
@@ -46,7 +46,7 @@ def find_nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
     if len(name) > MOST_CHARS:
         return None
     for number, other in enumerate(names):
-        if number >= _MAX_COMPARED:
+        if number >= _MAX_COMPARED_NAMES:
             break
         if (
             other != name

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MAX_DEPTH = 16
+_MAX_FOLDER_DEPTH = 16
 _MAX_ENTRIES = 20_000
 _MAX_REASONS = 100
 _MAX_REASON_CHARS = 24 * 1024
 """Maximum characters of all reasons; when escaped, they still fit into one frame's header."""
-_MAX_PATH = 1024
+_MAX_PATHNAME_BYTES = 1024
 _TIME_LIMIT_S = 10.0
-_PIECE_BYTES = 2**18
+_MAX_PIECE_BYTES = 2**18
 
 
 class OutputPiece(Value):
@@ -94,7 +94,7 @@ class OutputCollector:
     def _collect_entry(self, folder: int, name: str, path: str, depth: int) -> Iterator[OutputPiece]:
         mode = os.lstat(name, dir_fd=folder).st_mode
         if stat.S_ISDIR(mode):
-            if depth >= _MAX_DEPTH:
+            if depth >= _MAX_FOLDER_DEPTH:
                 self._record_dropped(path, "is too deep")
                 return
             os.chmod(name, 0o700, dir_fd=folder)
@@ -122,7 +122,7 @@ class OutputCollector:
     def _find_problem(self, path: str, mode: int) -> str | None:
         if not stat.S_ISREG(mode):
             return "is not a regular file"
-        if not path.isprintable() or len(os.fsencode(path)) > _MAX_PATH:
+        if not path.isprintable() or len(os.fsencode(path)) > _MAX_PATHNAME_BYTES:
             return "has a name that is not plain text"
         if self._files_left <= 0:
             return "is one file too many"
@@ -139,8 +139,8 @@ class OutputCollector:
             wanted = min(size, self._bytes_left)
             self._files_left -= 1
             self._bytes_left -= wanted
-            for start in range(0, max(wanted, 1), _PIECE_BYTES):
-                content = stream.read(min(wanted - start, _PIECE_BYTES))
+            for start in range(0, max(wanted, 1), _MAX_PIECE_BYTES):
+                content = stream.read(min(wanted - start, _MAX_PIECE_BYTES))
                 yield OutputPiece(path=path, content=content, append=start > 0, truncated=wanted < size)
 
     def _can_continue(self, prefix: str) -> bool:
@@ -169,9 +169,9 @@ class _PathPattern:
 
     def matches(self, path: str) -> bool:
         """Return whether the pattern matches the whole path."""
-        reached = self._skip_stars({0})
+        reached = self._expand_wildcards({0})
         for name in path.split("/"):
-            reached = self._skip_stars(
+            reached = self._expand_wildcards(
                 {at for position in reached for at in self._match_step(position, name)}
             )
         return len(self._parts) in reached
@@ -184,7 +184,7 @@ class _PathPattern:
             elif part.match(name):
                 yield position + 1
 
-    def _skip_stars(self, positions: set[int]) -> set[int]:
+    def _expand_wildcards(self, positions: set[int]) -> set[int]:
         reached = set(positions)
         for position in positions:
             while position < len(self._parts) and self._parts[position] is None:

@@ -42,26 +42,26 @@ Raised = dict[str, object]
 
 MODULE = "solution"
 CODE, CONTEXT = "solution.py", "context.py"
-_MAX_NAMES = 500
+_MAX_OFFERED_NAMES = 500
 _MAX_BASES = 20
 CONVERTED_EXCEPTIONS = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt)
 """Exceptions that would silently end a loop, a generator or the whole test run.
 
 The tests get a RuntimeError instead.
 """
-_STOPPING = frozenset({"__next__", "send", "throw"})
+_ITERATION_METHODS = frozenset({"__next__", "send", "throw"})
 
 _BUILT_IN = (str, int, float, tuple, list, dict, set, frozenset, bytes)
 
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_qualname: Callable[[type], object] = type.__dict__["__qualname__"].__get__
+_get_qualname: Callable[[type], object] = type.__dict__["__qualname__"].__get__
 
 
 class PeerExitedError(Exception):
     """An exception raised when the peer has exited. The message is the reason."""
 
 
-class InvalidPeerMessage(Exception):
+class InvalidPeerMessageError(Exception):
     """An exception raised when the peer sent an invalid message, or when a value can't be transferred."""
 
 
@@ -127,8 +127,8 @@ class Peer:
     ) -> object:
         """Send a request, handle the peer's requests until the response arrives, and return the result.
 
-        Raises: RemoteException, if the peer's code raises an exception; PeerExitedError; InvalidPeerMessage;
-        TransferError, if an argument can't be transferred.
+        Raises: RemoteException, if the peer's code raises an exception; PeerExitedError;
+        InvalidPeerMessageError; TransferError, if an argument can't be transferred.
         """
         outgoing = MessageEncoder(self._to_handle, self.classes)
         given = [outgoing.form(list(args)), outgoing.form(dict(kwargs))]
@@ -141,16 +141,16 @@ class Peer:
         return self._read_result(kind, answer, outgoing.objects)
 
     def answer(self, asked: object) -> None:
-        """Perform a request of the peer, and send the result. Raises: InvalidPeerMessage, PeerExitedError."""
+        """Perform a request of the peer; send the result. Raises: InvalidPeerMessageError, PeerExitedError."""
         operation, number, name, given, nodes = _require_parts(asked, 5)
         incoming = MessageDecoder(self._from_handle, self.classes)
         try:
             incoming.add(_require_list(nodes))
             args, kwargs = (incoming.value(form) for form in _require_parts(given, 2))
         except TransferError as problem:
-            raise InvalidPeerMessage(str(problem)) from None
+            raise InvalidPeerMessageError(str(problem)) from None
         if type(args) is not list or type(kwargs) is not dict or not _is_index(number, self.kept):
-            raise InvalidPeerMessage("a call of nothing")
+            raise InvalidPeerMessageError("a call of nothing")
         asked_of = self.kept[number]
         value, raised = self._perform_request(str(operation), asked_of, str(name), args, kwargs)
         self._send_answer(value, raised, incoming.objects, _require_list(nodes), (str(operation), str(name)))
@@ -173,7 +173,7 @@ class Peer:
                 raise PeerExitedError("it has ended") from None
 
     def receive(self) -> tuple[str, object]:
-        """Return the next message as its kind and content. Raises: PeerExitedError, InvalidPeerMessage."""
+        """Return the next message: kind, content. Raises: PeerExitedError, InvalidPeerMessageError."""
         kind, body = "", bytearray()
         while True:
             header, part = self._read_frame()
@@ -181,14 +181,14 @@ class Peer:
                 raise PeerExitedError(str(substitutes.loads(part)))
             body += part
             if len(body) > MAX_BYTES or (kind and header["type"] != kind):
-                raise InvalidPeerMessage("a message that is too large, or mixed up")
+                raise InvalidPeerMessageError("a message that is too large, or mixed up")
             kind = str(header["type"])
             if header.get("more") is not True:
                 break
         try:
             content = substitutes.loads(body)
         except (ValueError, RecursionError):
-            raise InvalidPeerMessage("a message that isn't JSON") from None
+            raise InvalidPeerMessageError("a message that isn't JSON") from None
         return kind, content
 
     def _read_frame(self) -> tuple[Header, bytes]:
@@ -228,7 +228,7 @@ class Peer:
             if operation == "call" and issubclass(type(value), type) and type(made) is value:
                 self.keep(made)  # a requested instance stays an instance, whatever its base class
             return made, None
-        except (PeerExitedError, InvalidPeerMessage):
+        except (PeerExitedError, InvalidPeerMessageError):
             raise
         except BaseException as problem:  # noqa: BLE001 - foreign code, which may raise whatever it likes
             return None, self._explain(problem, operation, name)
@@ -261,7 +261,7 @@ class Peer:
 
     def _read_result(self, kind: str, answer: object, objects: list[object]) -> object:
         if kind != "answer":
-            raise InvalidPeerMessage(f"a message {kind[:20]!r} in the place of an answer")
+            raise InvalidPeerMessageError(f"a message {kind[:20]!r} in the place of an answer")
         form, nodes, changes, raised = _require_parts(answer, 4)
         incoming = MessageDecoder(self._from_handle, self.classes, objects)
         try:
@@ -272,7 +272,7 @@ class Peer:
                 told = raised if type(raised) is dict else {}
                 raise RemoteException(told, self._exception_arguments(told))
         except TransferError as problem:
-            raise InvalidPeerMessage(str(problem)) from None
+            raise InvalidPeerMessageError(str(problem)) from None
         return value
 
     def _exception_arguments(self, told: Raised) -> object:
@@ -289,13 +289,13 @@ def _check_depth(deep: int) -> None:
 
 def _require_parts(content: object, count: int) -> list[object]:
     if type(content) is not list or len(content) != count:
-        raise InvalidPeerMessage("a message of another form")
+        raise InvalidPeerMessageError("a message of another form")
     return content
 
 
 def _require_list(content: object) -> list[object]:
     if type(content) is not list:
-        raise InvalidPeerMessage("a message of another form")
+        raise InvalidPeerMessageError("a message of another form")
     return content
 
 
@@ -328,7 +328,7 @@ def serve_solution(document: Mapping[str, object], policy: RuntimePolicy, readin
         try:
             _, asked = peer.receive()
             peer.answer(asked)
-        except (PeerExitedError, InvalidPeerMessage):
+        except (PeerExitedError, InvalidPeerMessageError):
             return
 
 
@@ -363,7 +363,7 @@ def _number_definitions(module: ModuleType, entry: str, peer: Peer) -> list[obje
     offered: list[object] = []
     for name, value in list(module.__dict__.items()):
         described = _describe_value(value) if type(name) is str else None
-        public = name == entry or (name[:1] != "_" and len(offered) < _MAX_NAMES)
+        public = name == entry or (name[:1] != "_" and len(offered) < _MAX_OFFERED_NAMES)
         if not public or described is None or described[0] not in {"function", "class"}:
             continue
         if type(value) is type(sys) or (name != entry and value in peer.classes.values()):
@@ -386,7 +386,7 @@ def _describe_value(value: Any, kept: bool = False) -> tuple[str, list[str]] | N
 
 
 def _list_qualified_names(kinds: tuple[type, ...]) -> list[str]:
-    return [name[:100] for kind in kinds[:_MAX_BASES] if type(name := _qualname(kind)) is str]
+    return [name[:100] for kind in kinds[:_MAX_BASES] if type(name := _get_qualname(kind)) is str]
 
 
 def _make_callback(peer: Peer, number: int, _: str, names: list[str]) -> Callable[..., object]:
@@ -403,7 +403,7 @@ def _describe_exception(problem: BaseException, operation: str, name: str, texts
     """Return the description of an exception as its nearest built-in type. The text is only for display."""
     kind = type(problem)
     silent = issubclass(kind, CONVERTED_EXCEPTIONS) and not (
-        kind is StopIteration and (operation in _STOPPING or name in _STOPPING)
+        kind is StopIteration and (operation in _ITERATION_METHODS or name in _ITERATION_METHODS)
     )
     base: type[BaseException] = next(
         one for one in _mro(kind) if builtin_names.NAMES.get(one.__name__) is one
@@ -437,15 +437,19 @@ def perform_operation(
 ) -> object:
     """Perform one operation on one of the solution's values, and return its result.
 
-    Raises: InvalidPeerMessage, if the operation doesn't exist.
+    Raises: InvalidPeerMessageError, if the operation doesn't exist.
     """
-    if operation not in _OPERATIONS:
-        raise InvalidPeerMessage("an operation that doesn't exist")
-    return _OPERATIONS[operation](value, name, args, kwargs)
+    if operation not in _HANDLER_BY_OPERATION:
+        raise InvalidPeerMessageError("an operation that doesn't exist")
+    return _HANDLER_BY_OPERATION[operation](value, name, args, kwargs)
 
 
 def _call_special_method(value: object, name: str, args: list[object], _: object) -> object:
-    return _SPECIAL[name](value, *args) if name in _SPECIAL else getattr(type(value), name)(value, *args)
+    return (
+        _FUNCTION_BY_NAME[name](value, *args)
+        if name in _FUNCTION_BY_NAME
+        else getattr(type(value), name)(value, *args)
+    )
 
 
 def _await_value(value: Any, _name: str, _args: object, _kwargs: object) -> object:
@@ -454,7 +458,7 @@ def _await_value(value: Any, _name: str, _args: object, _kwargs: object) -> obje
     return asyncio.run(value)
 
 
-_OPERATIONS: Mapping[str, Callable[[Any, str, Any, Any], object]] = {
+_HANDLER_BY_OPERATION: Mapping[str, Callable[[Any, str, Any, Any], object]] = {
     "call": lambda value, _, args, kwargs: value(*args, **kwargs),
     "get": lambda value, name, _args, _kwargs: getattr(value, name),
     "set": lambda value, name, args, _: setattr(value, name, args[0]),
@@ -462,7 +466,7 @@ _OPERATIONS: Mapping[str, Callable[[Any, str, Any, Any], object]] = {
     "await": _await_value,
     "special": _call_special_method,
 }
-_SPECIAL: Mapping[str, Callable[..., object]] = {
+_FUNCTION_BY_NAME: Mapping[str, Callable[..., object]] = {
     "__len__": len,
     "__iter__": iter,
     "__next__": next,

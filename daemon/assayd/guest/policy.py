@@ -57,7 +57,7 @@ _real_import = builtins.__import__
 _bootstrap: Any = _frozen_importlib
 _real_by_name = _bootstrap._gcd_import
 
-_OURS = __name__.partition(".")[0]
+_OWN_PACKAGE = __name__.partition(".")[0]
 _ALWAYS_ALLOWED = frozenset({"__future__"})
 _IMPORTED_BY_C = frozenset(
     {
@@ -159,7 +159,7 @@ class ImportGuard:
         """
         place, asking = self._places.locate(caller), self._places.skip_import_frames(caller)
         module = _get_top_level_module(str(asking.f_globals.get("__name__")))
-        own = self._places.is_library(asking) and module in {_get_top_level_module(name), _OURS}
+        own = self._places.is_library(asking) and module in {_get_top_level_module(name), _OWN_PACKAGE}
         if own or name in _PATCHED_BY_TESTS or name in self._named_before:
             return
         if self._is_checking_names:
@@ -228,7 +228,7 @@ def _covers(names: frozenset[str], module: str) -> bool:
 
 _getattr, _hasattr, _setattr, _delattr = getattr, hasattr, setattr, delattr
 _vars = builtins.vars
-_SPECIAL = frozenset(
+_READ_ONLY_NAMES = frozenset(
     {
         "__annotations__", "__args__", "__class__", "__doc__", "__match_args__", "__module__", "__name__",
         "__origin__",
@@ -237,15 +237,15 @@ _SPECIAL = frozenset(
 )  # fmt: skip
 """Special names that code can read but not change: plain strings and types."""
 _RUNNING_CODE_TYPES = (CodeType, CoroutineType, FrameType, GeneratorType, TracebackType)
-_OF_THE_LANGUAGE = (
+_LANGUAGE_TYPES = (
     *_RUNNING_CODE_TYPES, BaseException, BuiltinFunctionType, FunctionType, MethodType, ModuleType,
     classmethod, object,
     property, staticmethod, super, type,
 )  # fmt: skip
 _OPERATOR = type(object.__init__)
-_LEADING_ON = frozenset(
+_ESCAPE_NAMES = frozenset(
     name
-    for kind in _OF_THE_LANGUAGE
+    for kind in _LANGUAGE_TYPES
     for name, value in vars(kind).items()
     if name.startswith("__") and type(value) is not _OPERATOR
 ) | {
@@ -264,7 +264,7 @@ _INTERNALS = frozenset(
 _STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
 _ENVIRONMENT_METHODS = frozenset({"absolute", "cwd", "expanduser", "home"})
 """Methods of paths that read the container's working or home directory, but access no file."""
-_ABSENT = object()
+_NO_DEFAULT = object()
 
 
 class AttributeGuard:
@@ -283,9 +283,9 @@ class AttributeGuard:
     def guarded_functions(self) -> dict[str, Callable[..., object]]:
         """Return the guarded functions by the names of the built-in functions that they replace."""
 
-        def getattr(value: object, name: str, default: object = _ABSENT, /) -> object:  # noqa: A001
+        def getattr(value: object, name: str, default: object = _NO_DEFAULT, /) -> object:  # noqa: A001
             name = self._require_allowed(value, name)
-            return _getattr(value, name) if default is _ABSENT else _getattr(value, name, default)
+            return _getattr(value, name) if default is _NO_DEFAULT else _getattr(value, name, default)
 
         def hasattr(value: object, name: str, /) -> bool:  # noqa: A001
             return _hasattr(value, self._require_allowed(value, name))
@@ -324,9 +324,9 @@ class AttributeGuard:
         if not is_real_subclass(name, str):
             raise TypeError("attribute name must be string")
         plain = str.__str__(name)
-        if plain in _SPECIAL:
+        if plain in _READ_ONLY_NAMES:
             return plain
-        if plain in _LEADING_ON or plain in _INTERNALS:
+        if plain in _ESCAPE_NAMES or plain in _INTERNALS:
             raise PermissionError(f"the attribute {plain!r} can't be accessed by a computed name")
         if is_real_subclass(value, ModuleType):
             module = _vars(value).get("__name__")
@@ -340,7 +340,7 @@ class AttributeGuard:
         if is_real_subclass(value, ModuleType):
             raise PermissionError("a module can't be changed")
         plain = self._require_allowed(value, name)
-        if plain in _SPECIAL:
+        if plain in _READ_ONLY_NAMES:
             raise PermissionError(f"the attribute {plain!r} can't be changed")
         return plain
 
@@ -368,7 +368,7 @@ def _accesses_files(value: object, name: str) -> bool:
     return io is not None and name in _STREAM_PARTS and issubclass(kind, io.IOBase)
 
 
-_MAKERS = ("_init_fn", "_repr_fn", "_frozen_get_del_attr", "_tuple_str", "_hash_fn")
+_CODE_GENERATORS = ("_init_fn", "_repr_fn", "_frozen_get_del_attr", "_tuple_str", "_hash_fn")
 """Functions of `dataclasses` that generate source code from fields, which they get as a list or tuple.
 
 From Python 3.13 on, some source code is generated elsewhere, and all of it passes through
@@ -398,7 +398,7 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
 
     kind = dataclasses.Field
 
-    def is_named(field: Any) -> bool:
+    def has_valid_name(field: Any) -> bool:
         """Return whether a field is a plain field whose name is an identifier, but not a keyword."""
         if type(field) is not kind:
             return False
@@ -407,20 +407,24 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
 
     builder = getattr(dataclasses, "_FuncBuilder", None)
     if builder is not None:
-        builder.add_fn = hide_closure(_check_caller_fields(builder.add_fn, is_named, refuse))
-    for name in _MAKERS if builder is None else filter(dataclasses.__dict__.__contains__, _MAKERS):
+        builder.add_fn = hide_closure(_check_caller_fields(builder.add_fn, has_valid_name, refuse))
+    for name in (
+        _CODE_GENERATORS if builder is None else filter(dataclasses.__dict__.__contains__, _CODE_GENERATORS)
+    ):
         setattr(
-            dataclasses, name, hide_closure(_check_arguments(getattr(dataclasses, name), is_named, refuse))
+            dataclasses,
+            name,
+            hide_closure(_check_arguments(getattr(dataclasses, name), has_valid_name, refuse)),
         )
     return True
 
 
 def _check_arguments(
-    make: Callable[..., Any], is_named: Callable[[Any], bool], refuse: Callable[[], None]
+    make: Callable[..., Any], has_valid_name: Callable[[Any], bool], refuse: Callable[[], None]
 ) -> Callable[..., Any]:
     def checked(*arguments: Any, **named: Any) -> Any:
         for argument in (*arguments, *named.values()):
-            if type(argument) in {list, tuple} and not all(map(is_named, argument)):
+            if type(argument) in {list, tuple} and not all(map(has_valid_name, argument)):
                 refuse()
         return make(*arguments, **named)
 
@@ -428,13 +432,13 @@ def _check_arguments(
 
 
 def _check_caller_fields(
-    add: Callable[..., Any], is_named: Callable[[Any], bool], refuse: Callable[[], None]
+    add: Callable[..., Any], has_valid_name: Callable[[Any], bool], refuse: Callable[[], None]
 ) -> Callable[..., Any]:
     def checked(*arguments: Any, **named: Any) -> Any:
         above = _getframe(1).f_locals
         fields = above[_FIELDS]  # added text contains them; a library that is built differently adds none
         fields = (*(fields.values() if type(fields) is dict else fields), *above.get(_LISTED, ()))
-        if not all(map(is_named, fields)):
+        if not all(map(has_valid_name, fields)):
             refuse()
         return add(*arguments, **named)
 

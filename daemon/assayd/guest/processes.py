@@ -228,7 +228,7 @@ MOST = 3.0
 """Multiple of its limit after which a unit times out, regardless of its run-queue delay."""
 LOOK_S = 0.05
 """Minimum seconds between two readings."""
-_COST = 20
+_MIN_COST_RATIO = 20
 """The time between two readings is at least this multiple of the time that a reading takes."""
 _MAX_UNCOUNTED_WAIT_S = 0.1
 
@@ -296,7 +296,7 @@ class UnitClock:
         self._uncounted_wait_s = min(self._uncounted_wait_s - starved_s, _MAX_UNCOUNTED_WAIT_S)
         self.used_s, self._looked = used_s, now
         self.starved_s += starved_s
-        self._next_reading = now + max(LOOK_S, _COST * (self._now() - now))
+        self._next_reading = now + max(LOOK_S, _MIN_COST_RATIO * (self._now() - now))
 
     def _expires_at(self) -> float:
         return self._began + min(self._limit_s + self.starved_s, MOST * self._limit_s)
@@ -333,7 +333,7 @@ class UnitClock:
 
 _REAP_LIMIT_S = 20.0
 _REAP_TURN_S = 0.02
-_DEAD = frozenset("ZX")
+_DEAD_STATES = frozenset("ZX")
 
 
 class ReapedProcess(Value):
@@ -434,7 +434,7 @@ class DescendantProcesses:
                 os.kill(pid, signal.SIGKILL)
 
     def _find_running(self) -> set[int]:
-        parents = {pid: parent for pid, parent, state in _iter_processes() if state not in _DEAD}
+        parents = {pid: parent for pid, parent, state in _iter_processes() if state not in _DEAD_STATES}
         found = set(parents) - {1} if self._is_init else _find_descendants(os.getpid(), parents)
         return found - self._excluded
 

@@ -15,7 +15,7 @@ import struct
 from collections import deque
 
 from .frames import MIN_WINDOW_COST, WINDOW, compute_window_cost
-from .requests import InvalidRequest, RelayCaps, get
+from .requests import InvalidRequest, RelayLimits, get
 from .substitutes import READ, WRITE, suppress
 
 TYPE_CHECKING = False
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 PORT = 3128
 
 _READ_BYTES = 32 * 1024
-_QUEUE = 128
+_LISTEN_BACKLOG = 128
 _MAX_ACCEPTED_PER_ROUND = 16
-_GRANT_BYTES = WINDOW // 4
+_MIN_GRANT_BYTES = WINDOW // 4
 _MAX_REFUSED_SOCKETS = 8
-_TOO_MANY = (
+_REFUSAL_RESPONSE = (
     b"HTTP/1.1 429 network.too_many_connections\r\nX-Assayd-Rule: network.too_many_connections\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -70,14 +70,14 @@ class GuestRelay:
         self._send = send
         self._listener: socket.socket | None = None
         self._listening = False
-        self._caps = RelayCaps(streams=0, connections=0)
+        self._caps = RelayLimits(streams=0, connections=0)
         self._connections: dict[int, _Connection] = {}
         self._next = 0
         self._unit = 0
         self._refusing = False
         self._refused: deque[socket.socket] = deque(maxlen=_MAX_REFUSED_SOCKETS)
 
-    def open(self, caps: RelayCaps) -> Mapping[str, str]:
+    def open(self, caps: RelayLimits) -> Mapping[str, str]:
         """Start the listener. Return environment variables with the proxy's address.
 
         Raises: OSError, if the listener can't be started.
@@ -85,7 +85,7 @@ class GuestRelay:
         # In a container, always the same port, so that runs are reproducible; elsewhere, it may be in use.
         port = PORT if os.getpid() == 1 else 0
         self._caps = caps
-        self._listener = socket.create_server(("127.0.0.1", port), backlog=_QUEUE)
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=_LISTEN_BACKLOG)
         self._listener.setblocking(False)
         place = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         found = {"HTTP_PROXY": place, "HTTPS_PROXY": place, "NO_PROXY": "localhost,127.0.0.1"}
@@ -176,7 +176,7 @@ class GuestRelay:
         """Send a refusal. Close the socket later, because closing it now could lose the answer."""
         with suppress(OSError):
             accepted.setblocking(False)
-            accepted.send(_TOO_MANY)
+            accepted.send(_REFUSAL_RESPONSE)
             accepted.shutdown(socket.SHUT_WR)
         if len(self._refused) == self._refused.maxlen:
             self._refused[0].close()
@@ -218,7 +218,7 @@ class GuestRelay:
             count = _call_nonblocking(lambda: connection.socket.send(connection.unsent)) or 0
             del connection.unsent[:count]
             connection.taken += count
-        if connection.taken >= _GRANT_BYTES:
+        if connection.taken >= _MIN_GRANT_BYTES:
             self._send_frame("stream_credit", connection, credit=connection.taken)
             connection.taken = 0
         if connection.daemon_ended and not connection.unsent:

@@ -25,7 +25,7 @@ builtin_names.isolate_builtins(globals())
 MAX_DETAIL_CHARS = 200
 MAX_FILE_CHARS = 100
 """With `MAX_DETAIL_CHARS`, keeps an escaped event below 4 KiB, so that it is written in one piece."""
-_BODY_BYTES = 2**20
+_MAX_BODY_BYTES = 2**20
 
 
 def _reject_non_json(value: object) -> object:
@@ -87,10 +87,10 @@ class Reporter:
             self._write_result(content, closing=True)
 
     def _write_result(self, content: bytes, *, closing: bool) -> None:
-        for start in range(0, len(content), _BODY_BYTES):
-            last = closing and start + _BODY_BYTES >= len(content)
+        for start in range(0, len(content), _MAX_BODY_BYTES):
+            last = closing and start + _MAX_BODY_BYTES >= len(content)
             head = b'{"type":"result","last":' + _to_json_bool(last).encode() + b"}"
-            self._write(head, content[start : start + _BODY_BYTES])
+            self._write(head, content[start : start + _MAX_BODY_BYTES])
 
     def _write(self, head: bytes, body: bytes) -> None:
         rest = memoryview(len(head).to_bytes(4, "big") + len(body).to_bytes(4, "big") + head + body)

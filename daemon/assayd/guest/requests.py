@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-_MAX_PATH = 1024
-_MAX_NAME = 255
-_MAX_DEPTH = 16
+_PATH_LIMIT_BYTES = 1024
+_MAX_PART_BYTES = 255
+_MAX_PATH_PARTS = 16
 
 
 class InvalidRequest(Exception):
@@ -48,7 +48,7 @@ class ImportRules(Value):
     exact: bool
 
 
-class RelayCaps(Value):
+class RelayLimits(Value):
     """The maximum number of simultaneous connections to the proxy, and the maximum total number."""
 
     streams: int
@@ -63,7 +63,7 @@ class BeginFrame(Value):
 
     limits: GuestLimits
     imports: ImportRules
-    relay: RelayCaps | None
+    relay: RelayLimits | None
     allow_exec: bool
     folders: tuple[str, ...]
     collect: tuple[str, ...]
@@ -154,21 +154,21 @@ def get_strings(header: Mapping[str, object], name: str) -> tuple[str, ...]:
     return found
 
 
-def _read_relay_caps(network: Mapping[str, object]) -> RelayCaps | None:
+def _read_relay_caps(network: Mapping[str, object]) -> RelayLimits | None:
     if _get_choice(network, "mode", "blocked", "allowlist") == "blocked":
         return None
-    return RelayCaps(
+    return RelayLimits(
         streams=_get_positive_int(network, "streams"), connections=_get_positive_int(network, "connections")
     )
 
 
 def _check_path(path: str) -> str:
     parts = path.split("/")
-    if len(parts) > _MAX_DEPTH or len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH:
+    if len(parts) > _MAX_PATH_PARTS or len(path.encode("utf-8", "surrogatepass")) > _PATH_LIMIT_BYTES:
         raise InvalidRequest("a file's path is too long")
     if not path.isprintable() or any(not part or part in {".", ".."} for part in parts):
         raise InvalidRequest(f"not a relative path inside the work directory: {path!a}")
-    if any(len(part.encode()) > _MAX_NAME for part in parts):
+    if any(len(part.encode()) > _MAX_PART_BYTES for part in parts):
         raise InvalidRequest("a file's name is too long")
     return path
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .unit import RunningUnit
 
 WORK = "/sandbox"
-_FAULT_EXIT = 70
+_EXIT_RUNNER_FAULT = 70
 _READ_BYTES = 256 * 1024
 _FLUSH_DELAY_S = 0.02
 """Seconds for which a running unit's frames are buffered, because each write wakes up the daemon."""
@@ -144,7 +144,7 @@ class Runner:
         return self._exit
 
     def _send_fault(self, kind: str, message: str) -> None:
-        self._exit = _FAULT_EXIT
+        self._exit = _EXIT_RUNNER_FAULT
         with suppress(OSError):
             self._send({"type": kind, "message": message[:1000]}, b"")
 

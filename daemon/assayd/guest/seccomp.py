@@ -53,13 +53,13 @@ _X32_BIT = 0x40000000
 
 _NR, _ARCH, _ARGUMENTS = 0, 4, 16
 _LOAD, _AND, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
-_ALLOW = 0x7FFF0000
-_ERRNO = 0x00050000
+_RET_ALLOW = 0x7FFF0000
+_RET_ERRNO = 0x00050000
 
 REPORT = 3
 """The descriptor that a child reports on."""
 
-_NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
+_NAMESPACE_FLAGS = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
 """CLONE_NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWNS."""
 _AF_UNIX, _AF_INET, _SOCK_STREAM, _IPPROTO_TCP = 1, 2, 1, 6
 _SOCKET_OPTIONS: dict[int, tuple[int, ...]] = {
@@ -80,7 +80,7 @@ _PRIO_PROCESS = 0
 _IOPRIO_WHO_PROCESS = 1
 
 # Number on x86_64, number on aarch64 (None: the call doesn't exist).
-_REFUSED: dict[str, tuple[int, int | None]] = {
+_REFUSED_CALLS: dict[str, tuple[int, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
@@ -133,7 +133,7 @@ _REFUSED: dict[str, tuple[int, int | None]] = {
     "ioperm": (173, None),
 }
 _FURTHER_FILTERS: dict[str, tuple[int, int | None]] = {"seccomp": (317, 277)}
-_ABSENT: dict[str, tuple[int, int | None]] = {
+_ENOSYS_CALLS: dict[str, tuple[int, int | None]] = {
     "clone3": (435, 435),
     "pidfd_open": (434, 434),
     "io_uring_setup": (425, 425),
@@ -141,8 +141,8 @@ _ABSENT: dict[str, tuple[int, int | None]] = {
     "io_uring_register": (427, 427),
     "openat2": (437, 437),  # its flags are in memory, which filters can't read
 }
-_EXECUTE: dict[str, tuple[int, int | None]] = {"execve": (59, 221), "execveat": (322, 281)}
-_JUDGED: dict[str, tuple[int, int | None]] = {
+_EXEC_CALLS: dict[str, tuple[int, int | None]] = {"execve": (59, 221), "execveat": (322, 281)}
+_CHECKED_CALLS: dict[str, tuple[int, int | None]] = {
     "open": (2, None),
     "openat": (257, 56),
     "fcntl": (72, 25),
@@ -165,14 +165,14 @@ _JUDGED: dict[str, tuple[int, int | None]] = {
 }
 
 
-_SIGNALS: dict[str, tuple[int, int | None]] = {
+_SIGNAL_CALLS: dict[str, tuple[int, int | None]] = {
     "kill": (62, 129),
     "tgkill": (234, 131),
     "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240),
 }
 """Calls that send signals. Their first argument is the process."""
-_REFUSED_IF_ISOLATED: dict[str, tuple[int, int | None]] = {
+_ISOLATION_REFUSED_CALLS: dict[str, tuple[int, int | None]] = {
     "tkill": (200, 130),
     "fork": (57, None),
     "vfork": (58, None),
@@ -209,7 +209,7 @@ _FILE_CHANGES: dict[str, tuple[int, int | None]] = {
     "lsetxattr": (189, 6),
 }
 
-_KEPT: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
+_FILTER_CACHE: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
 
 
 def get_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
@@ -218,9 +218,9 @@ def get_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
     Raises: the same errors as `build_filters`.
     """
     which = allow_exec, allow_inet
-    if which not in _KEPT:
-        _KEPT[which] = build_filters(allow_exec=allow_exec, allow_inet=allow_inet)
-    return _KEPT[which]
+    if which not in _FILTER_CACHE:
+        _FILTER_CACHE[which] = build_filters(allow_exec=allow_exec, allow_inet=allow_inet)
+    return _FILTER_CACHE[which]
 
 
 def build_filters(*, allow_exec: bool, allow_inet: bool, machine: str | None = None) -> tuple[bytes, bytes]:
@@ -231,9 +231,12 @@ def build_filters(*, allow_exec: bool, allow_inet: bool, machine: str | None = N
     machine = machine or os.uname().machine
     if machine not in _AUDIT_ARCH:
         raise ValueError(f"no system call numbers for {machine}")
-    refused = _REFUSED if allow_exec else {**_REFUSED, **_EXECUTE}
+    refused = _REFUSED_CALLS if allow_exec else {**_REFUSED_CALLS, **_EXEC_CALLS}
     shared = _assemble_filter(
-        machine, refused, _ABSENT, _build_argument_rules(allow_inet) | _refuse_open_flag(_O_DIRECT[machine])
+        machine,
+        refused,
+        _ENOSYS_CALLS,
+        _build_argument_rules(allow_inet) | _refuse_open_flag(_O_DIRECT[machine]),
     )
     own = _assemble_filter(machine, _FURTHER_FILTERS, {}, _build_child_rules(report=not allow_exec))
     return shared, own
@@ -247,10 +250,10 @@ def _assemble_filter(machine: str, refused: _Table, absent: _Table, judgements: 
             if (nr := call[column]) is not None:
                 program += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(number)
     for name, block in judgements.items():
-        if (nr := _JUDGED[name][column]) is not None:
+        if (nr := _CHECKED_CALLS[name][column]) is not None:
             judged = block + _encode_instruction(_LOAD, _NR)
             program += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=len(judged) // 8) + judged
-    return program + _encode_instruction(_RETURN, _ALLOW)
+    return program + _encode_instruction(_RETURN, _RET_ALLOW)
 
 
 def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str | None = None) -> bytes:
@@ -262,10 +265,10 @@ def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str 
     """
     column = list(_AUDIT_ARCH).index(machine or os.uname().machine)
     added = b""
-    for call in _REFUSED_IF_ISOLATED.values():
+    for call in _ISOLATION_REFUSED_CALLS.values():
         if (nr := call[column]) is not None:
             added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(errno.EPERM)
-    blocks = [(call, _deny_unless_equal(0, pid)) for call in _SIGNALS.values()]
+    blocks = [(call, _deny_unless_equal(0, pid)) for call in _SIGNAL_CALLS.values()]
     owners = b"".join(
         _encode_instruction(_JUMP_EQUAL, one, skip_if_not=1) + _return_errno(errno.EPERM)
         for one in _OWNER_COMMANDS
@@ -276,25 +279,25 @@ def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str 
     )
     blocks += [
         (
-            _JUDGED["clone"],
+            _CHECKED_CALLS["clone"],
             _load_argument(0)
             + _encode_instruction(_JUMP_ANY_BIT, _CLONE_THREAD, skip_if=1)
             + _return_errno(errno.EPERM),
         ),
-        (_JUDGED["fcntl"], _load_argument(1) + owners),
+        (_CHECKED_CALLS["fcntl"], _load_argument(1) + owners),
         (_IOCTL, _load_argument(1) + requests),
     ]
     if not writes:
         for call in _FILE_CHANGES.values():
             if (nr := call[column]) is not None:
                 added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=1) + _return_errno(errno.EROFS)
-        blocks += [(_JUDGED["open"], _deny_if_any_bit(1, _WRITING, errno.EROFS))]
-        blocks += [(_JUDGED["openat"], _deny_if_any_bit(2, _WRITING, errno.EROFS))]
+        blocks += [(_CHECKED_CALLS["open"], _deny_if_any_bit(1, _WRITING, errno.EROFS))]
+        blocks += [(_CHECKED_CALLS["openat"], _deny_if_any_bit(2, _WRITING, errno.EROFS))]
     for call, block in blocks:
         if (nr := call[column]) is not None:
             judged = block + _encode_instruction(_LOAD, _NR)
             added += _encode_instruction(_JUMP_EQUAL, nr, skip_if_not=len(judged) // 8) + judged
-    last = _encode_instruction(_RETURN, _ALLOW)
+    last = _encode_instruction(_RETURN, _RET_ALLOW)
     return program.removesuffix(last) + added + last
 
 
@@ -318,7 +321,7 @@ def _build_argument_rules(allow_inet: bool) -> dict[str, bytes]:
     own_only = _deny_unless_equal(0, 0)
     return {
         "clone": _load_argument(0)
-        + _encode_instruction(_JUMP_ANY_BIT, _NAMESPACES, skip_if_not=1)
+        + _encode_instruction(_JUMP_ANY_BIT, _NAMESPACE_FLAGS, skip_if_not=1)
         + _return_errno(errno.EPERM),
         "socket": _deny_unless_tcp() if allow_inet else _return_errno(errno.EPERM),
         "setsockopt": _deny_unless_option_listed({} if allow_inet else _BUFFER_SIZES),
@@ -374,7 +377,7 @@ def _deny_unless_option_listed(more: dict[int, tuple[int, ...]]) -> bytes:
     for level, listed in _SOCKET_OPTIONS.items():
         options = (*listed, *more.get(level, ()))
         judged = b"".join(
-            _encode_instruction(_JUMP_EQUAL, option, skip_if_not=1) + _encode_instruction(_RETURN, _ALLOW)
+            _encode_instruction(_JUMP_EQUAL, option, skip_if_not=1) + _encode_instruction(_RETURN, _RET_ALLOW)
             for option in options
         )
         judged = _load_argument(2) + judged + _return_errno(errno.EPERM)
@@ -426,7 +429,7 @@ def _load_argument(argument: int) -> bytes:
 
 
 def _return_errno(number: int) -> bytes:
-    return _encode_instruction(_RETURN, _ERRNO | number)
+    return _encode_instruction(_RETURN, _RET_ERRNO | number)
 
 
 def _encode_instruction(code: int, operand: int, *, skip_if: int = 0, skip_if_not: int = 0) -> bytes:

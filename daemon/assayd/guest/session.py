@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from .requests import BeginFrame, UnitRequest
     from .unit import RunnerContext
 
-_NO_SUCH_PROGRAM = 127 << 8
+_UNKNOWN_PROGRAM_STATUS = 127 << 8
 """Wait status that a shell would give for a program that it does not know."""
-_NO_ROOM = 1 << 8
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_USES_DATABASE = "sql"
+_DISK_FULL_STATUS = 1 << 8
+_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_DATABASE_PROGRAM = "sql"
 
 
 class GuestSession:
@@ -53,12 +53,12 @@ class GuestSession:
         self._arguments = bytearray()
         self._used = False
         self._outputs = (
-            _load_output_collection() if attempt.collect or _USES_DATABASE in attempt.programs else None
+            _load_output_collection() if attempt.collect or _DATABASE_PROGRAM in attempt.programs else None
         )
         self._database = AttemptDatabase(attempt.limits.outputs_bytes)
         self._next_child: PreforkedChild | None = None
         paired = any(getattr(program, "PAIRED", False) for program in programs.values())
-        self._apart = _load_apart() if paired else None
+        self._apart = _load_isolation() if paired else None
         self._nursery: SolutionForkServer | None = None
         self._solution: SolutionPipes | None = None
         self._common = bytearray()
@@ -130,24 +130,24 @@ class GuestSession:
         self._stdin.clear()
         if request.program not in self._programs:
             self._around.send(
-                _build_failed_start_header(request.index, _NO_SUCH_PROGRAM, "unknown program"), b""
+                _build_failed_start_header(request.index, _UNKNOWN_PROGRAM_STATUS, "unknown program"), b""
             )
             return None
         self.prefork_child()
         given = UnitInput(arguments=arguments, stdin=stdin, relay=self.relay)
         try:
             self._prepare_work_directory(request.fresh_cwd)
-            if request.program == _USES_DATABASE:
+            if request.program == _DATABASE_PROGRAM:
                 self._database.create_file(self._around.work)
                 given = UnitInput(
                     arguments=arguments, stdin=stdin, relay=self.relay, on_dead=self._take_database
                 )
         except OSError as problem:
-            if problem.errno not in _FULL:
+            if problem.errno not in _FULL_ERRNOS:
                 raise
             # The guest made the leftovers of earlier units.
             self._discard_child()
-            full = _build_failed_start_header(request.index, _NO_ROOM, "no room for its files")
+            full = _build_failed_start_header(request.index, _DISK_FULL_STATUS, "no room for its files")
             self._around.send({**full, "work_full": True}, b"")
             return None
         return RunningUnit(
@@ -236,7 +236,7 @@ class GuestSession:
         self._used = True
 
 
-def _load_apart() -> Any:
+def _load_isolation() -> Any:
     """Import the module that keeps solutions apart from tests, before the runner's modules are hidden."""
     from . import apart
 

@@ -23,8 +23,8 @@ _THREAD_MODULES = frozenset({"logging", "threading"})
 """Modules whose fork handlers only repair the state that other threads left behind."""
 
 _register_at_fork = os.register_at_fork
-_postponed: list[dict[str, Callable[[], object]]] = []
-_renewed: dict[str, IO[str]] = {}
+_deferred_handlers: list[dict[str, Callable[[], object]]] = []
+_text_streams: dict[str, IO[str]] = {}
 _ours: list[str] = []
 _newest = ""
 _environment: dict[str, str] = {}
@@ -104,13 +104,13 @@ def stop_deferring_handlers(*, guest_forks: bool) -> None:
     """Stop deferring. Register the deferred handlers if guest code can fork or threads are running."""
     os.register_at_fork = _register_at_fork
     if guest_forks or _count_threads():
-        for handlers in _postponed:
+        for handlers in _deferred_handlers:
             _register_at_fork(**handlers)
 
 
 def _defer_handlers(**handlers: Callable[[], object]) -> None:
     if _THREAD_MODULES.issuperset(getattr(handler, "__module__", "") for handler in handlers.values()):
-        _postponed.append(handlers)
+        _deferred_handlers.append(handlers)
     else:
         _register_at_fork(**handlers)
 
@@ -154,7 +154,7 @@ def create_text_streams() -> None:
 
     The streams depend on the type of their descriptors, so 0, 1 and 2 are temporarily pipes, as in a child.
     """
-    if _renewed:
+    if _text_streams:
         return
     before = [os.dup(target) for target in range(3)]
     reading, writing = os.pipe()
@@ -167,7 +167,7 @@ def create_text_streams() -> None:
         ("stdout", _open_text_stream(1, "w", "backslashreplace")),
         ("stderr", _open_text_stream(2, "w", "backslashreplace")),
     ):
-        _renewed[name] = stream
+        _text_streams[name] = stream
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     for target, origin in enumerate(before):

@@ -61,11 +61,11 @@ _EVENTS_FOR_ALLOWED = 150
 """Maximum number of events about allowed operations; the rest is reserved for forbidden ones."""
 _MAX_RESULTS = 2
 """Maximum results to forward: a second one affects the verdict, but further ones don't."""
-_OVERHEAD_BYTES = 2**20
-_MAX_KIND = 64
-_MAX_DETAIL = 512
-_MAX_LINE = 10**7
-_MAX_FILE = 100
+_MAX_OVERHEAD_BYTES = 2**20
+_MAX_KIND_CHARS = 64
+_MAX_DETAIL_CHARS = 512
+_MAX_EVENT_LINE = 10**7
+_MAX_FILENAME_CHARS = 100
 _EVENT_FIELDS = ("kind", "detail", "allowed", "enforced", "file", "line")
 
 
@@ -93,7 +93,7 @@ class ReportReader:
         After malformed data, yield nothing more.
         """
         self._read_bytes += len(data)
-        self.overflow = self.overflow or self._read_bytes > self._cap + _OVERHEAD_BYTES
+        self.overflow = self.overflow or self._read_bytes > self._cap + _MAX_OVERHEAD_BYTES
         if self._broken:
             return
         try:
@@ -120,7 +120,7 @@ class ReportReader:
             case {"type": "event"} if not body and _is_event(header):
                 yield from self._handle_event({name: header.get(name) for name in _EVENT_FIELDS})
             case _:
-                raise FrameError(f"not a frame of a child: {str(header.get('type'))[:_MAX_KIND]!a}")
+                raise FrameError(f"not a frame of a child: {str(header.get('type'))[:_MAX_KIND_CHARS]!a}")
 
     def _handle_result(self, last: bool, body: bytes) -> Iterator[tuple[Header, bytes]]:
         index = self.results
@@ -161,9 +161,9 @@ def _is_event(header: Header) -> bool:
     match header:
         case {"kind": str(kind), "detail": str(detail), "allowed": bool(), "enforced": bool(), "line": line}:
             file = header.get("file")
-            placed = line is None or (type(line) is int and 0 <= line <= _MAX_LINE)
-            named = file is None or (type(file) is str and len(file) <= _MAX_FILE)
-            return placed and named and len(kind) <= _MAX_KIND and len(detail) <= _MAX_DETAIL
+            placed = line is None or (type(line) is int and 0 <= line <= _MAX_EVENT_LINE)
+            named = file is None or (type(file) is str and len(file) <= _MAX_FILENAME_CHARS)
+            return placed and named and len(kind) <= _MAX_KIND_CHARS and len(detail) <= _MAX_DETAIL_CHARS
         case _:
             return False
 

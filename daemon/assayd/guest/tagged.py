@@ -59,11 +59,11 @@ def _restore_all(elements: list[Json]) -> list[object]:
 
 def _restore_tagged(form: dict[str, Json]) -> object:
     tag = form[TAG]
-    if form.keys() != {TAG, VALUE} or type(tag) is not str or tag not in _READERS:
+    if form.keys() != {TAG, VALUE} or type(tag) is not str or tag not in _RESTORER_BY_TAG:
         raise ValueError(
             f"an object with {TAG} must also have {VALUE}, and must name one of {', '.join(TAGS)}"
         )
-    return _READERS[tag](form[VALUE])
+    return _RESTORER_BY_TAG[tag](form[VALUE])
 
 
 def _restore_elements(value: Json) -> list[object]:
@@ -130,7 +130,7 @@ def _restore_path(value: Json) -> object:
 
 
 _NESTED = frozenset({list, dict})
-_READERS: Mapping[str, Callable[[Json], object]] = {
+_RESTORER_BY_TAG: Mapping[str, Callable[[Json], object]] = {
     "tuple": lambda value: tuple(_restore_elements(value)),
     "set": lambda value: set(_restore_elements(value)),
     "frozenset": lambda value: frozenset(_restore_elements(value)),
@@ -145,7 +145,7 @@ _READERS: Mapping[str, Callable[[Json], object]] = {
     "uuid": _restore_uuid,
     "path": _restore_path,
 }
-TAGS = tuple(_READERS)
+TAGS = tuple(_RESTORER_BY_TAG)
 
 
 class _TaggedRenderer(Renderer):

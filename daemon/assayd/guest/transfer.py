@@ -43,12 +43,17 @@ _SHARED_NAMES = frozenset(
 )  # fmt: skip
 """Built-in functions and types that are transferred by name."""
 _SHARED_MODULES = ("math", "operator", "_operator")
-_FACTORIES: Mapping[str, type] = {
+_FACTORY_BY_NAME: Mapping[str, type] = {
     kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple, bool)
 }
-_EXACT: tuple[type, ...] = (date, datetime, time, timedelta)
-_LOADED = (("decimal", "Decimal"), ("uuid", "UUID"), ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"))
-_BASES: tuple[type, ...] = (str, int, float, tuple, list, dict, set, frozenset, bytes)
+_EXACT_TYPES: tuple[type, ...] = (date, datetime, time, timedelta)
+_LAZY_TYPES = (
+    ("decimal", "Decimal"),
+    ("uuid", "UUID"),
+    ("pathlib", "PosixPath"),
+    ("pathlib", "PurePosixPath"),
+)
+_BUILTIN_BASES: tuple[type, ...] = (str, int, float, tuple, list, dict, set, frozenset, bytes)
 
 
 _UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -80,7 +85,7 @@ class MessageEncoder:
         self._left -= 1
         if self._left < 0 or depth > _MOST_DEPTH:
             raise TransferError("the value is too large, or nested too deeply")
-        if kind in _NODES or kind in self._names:
+        if kind in _TAG_BY_TYPE or kind in self._names:
             return ["r", self._assign_number(value)]
         if kind is tuple or kind is frozenset:
             items = [self.form(item, depth + 1) for item in value]
@@ -106,7 +111,7 @@ class MessageEncoder:
         if (name := self._names.get(kind)) is not None:
             fields = dict(object.__getattribute__(value, "__dict__"))
             return ["o", name, [[key, self.form(item)] for key, item in fields.items()]]
-        base, tag = _NODES[kind]
+        base, tag = _TAG_BY_TYPE[kind]
         if tag == "y":
             from binascii import b2a_base64
 
@@ -126,7 +131,7 @@ class MessageEncoder:
 
         Raises: TransferError, for any other factory.
         """
-        name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
+        name = next((name for name, kind in _FACTORY_BY_NAME.items() if kind is factory), None)
         found = name if name is not None else self._refer(factory)
         if found is None:
             raise TransferError("a defaultdict with such a factory can't be transferred")
@@ -139,12 +144,12 @@ class MessageEncoder:
         return number
 
     def _encode_other(self, value: Any, kind: type, depth: int) -> Form:
-        if kind is bytes or kind in _EXACT or kind in _get_loaded_kinds():
+        if kind is bytes or kind in _EXACT_TYPES or kind in _get_loaded_kinds():
             found = build_form(value)
             assert found is not None  # noqa: S101 - each of these has a form
             return ["p", found.tag, found.value]
-        if kind in _WRITERS:
-            return _WRITERS[kind](value, self.form)
+        if kind in _ENCODER_BY_TYPE:
+            return _ENCODER_BY_TYPE[kind](value, self.form)
         if (shared := _encode_shared_name(value, kind)) is not None:
             return shared
         if (fraction := _get_fraction_type()) is not None and kind is fraction:
@@ -157,7 +162,7 @@ class MessageEncoder:
 
         Raises: TransferError, if the value has another type.
         """
-        base = next((base for base in _BASES if issubclass(kind, base)), None)
+        base = next((base for base in _BUILTIN_BASES if issubclass(kind, base)), None)
         if base is None:
             raise TransferError(f"a value of type {_name(kind)} can't be transferred")
         if base in {list, dict, set}:
@@ -194,7 +199,7 @@ class MessageDecoder:
 
     def fill_container(self, value: Any, node: Form) -> None:
         """Set the content of a list, set, dict, bytearray or object from its encoded form."""
-        tag, content = node[0], node[-1] if node[0] not in _DICTS else node[1]
+        tag, content = node[0], node[-1] if node[0] not in _DICT_TAGS else node[1]
         if tag == "y":
             value[:] = _decode_bytes(content)
         elif tag == "o":
@@ -203,7 +208,7 @@ class MessageDecoder:
             space = object.__getattribute__(value, "__dict__")
             space.clear()
             space.update(fields)
-        elif tag in _DICTS:
+        elif tag in _DICT_TAGS:
             pairs = [(self._decode_form(key), self._decode_form(item)) for key, item in content]
             base = OrderedDict if tag == "od" else dict
             base.clear(value)
@@ -249,12 +254,12 @@ class MessageDecoder:
             factory = node[2]
             if type(factory) is list:
                 return defaultdict(self._resolve(factory))  # type: ignore[call-overload]  # checks it itself
-            return defaultdict(None if factory is None else _FACTORIES[factory])
+            return defaultdict(None if factory is None else _FACTORY_BY_NAME[factory])
         if tag == "dc":
             from collections import Counter
 
             return Counter()
-        return _EMPTY[tag]()
+        return _FACTORY_BY_TAG[tag]()
 
     def _decode_form(self, form: Form) -> object:
         if type(form) is not list:
@@ -269,7 +274,7 @@ class MessageDecoder:
             return self.objects[number]
         if tag in {"h", "m"}:
             return self._resolve(form)
-        return _READERS[tag](form, self._decode_form)
+        return _DECODER_BY_TAG[tag](form, self._decode_form)
 
 
 def _reject_shadowed_methods(kind: type, fields: Mapping[str, object]) -> None:
@@ -287,7 +292,7 @@ def _find_tag(value: object, classes: Classes) -> str:
     kind = type(value)
     if kind in classes.values():
         return "o"
-    return _NODES[kind][1]
+    return _TAG_BY_TYPE[kind][1]
 
 
 def _encode_shared_name(value: Any, kind: type) -> Form | None:
@@ -330,7 +335,7 @@ def _get_fraction_type() -> type | None:
 
 
 def _get_loaded_kinds() -> tuple[type, ...]:
-    found = ((sys.modules[module], name) for module, name in _LOADED if module in sys.modules)
+    found = ((sys.modules[module], name) for module, name in _LAZY_TYPES if module in sys.modules)
     return tuple(kind for module, name in found if isinstance(kind := vars(module).get(name), type))
 
 
@@ -376,23 +381,23 @@ class _NodeTypes(dict[type, tuple[type, str]]):
         raise KeyError(kind)
 
 
-_NODES: Mapping[type, tuple[type, str]] = _NodeTypes(
+_TAG_BY_TYPE: Mapping[type, tuple[type, str]] = _NodeTypes(
     {
         list: (list, "l"), dict: (dict, "d"), set: (set, "s"), bytearray: (bytearray, "y"),
         deque: (deque, "k"), OrderedDict: (dict, "od"), defaultdict: (dict, "dd"),
     }
 )  # fmt: skip
-_EMPTY: Mapping[object, Callable[[], object]] = {
+_FACTORY_BY_TAG: Mapping[object, Callable[[], object]] = {
     "l": list, "d": dict, "s": set, "y": bytearray, "k": deque, "od": OrderedDict,
 }  # fmt: skip
-_DICTS = frozenset({"d", "od", "dd", "dc"})
-_HASHING = _DICTS | {"s"}
-_WRITERS: Mapping[type, Callable[[Any, Callable[[object], Form]], Form]] = {
+_DICT_TAGS = frozenset({"d", "od", "dd", "dc"})
+_HASHING = _DICT_TAGS | {"s"}
+_ENCODER_BY_TYPE: Mapping[type, Callable[[Any, Callable[[object], Form]], Form]] = {
     complex: lambda value, form: ["c", form(value.real), form(value.imag)],
     range: lambda value, _: ["g", value.start, value.stop, value.step],
     type(Ellipsis): lambda _value, _decode_form: ["e"],
 }
-_READERS: Mapping[object, Callable[[list[Form], Callable[[Form], object]], object]] = {
+_DECODER_BY_TAG: Mapping[object, Callable[[list[Form], Callable[[Form], object]], object]] = {
     "t": lambda form, read: tuple(map(read, form[1])),
     "z": lambda form, read: frozenset(map(read, form[1])),
     "i": lambda form, _: int(form[1], 16),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     OnDead = Callable[[bool], str | None]
     """Called after a unit's end with its success; returns the fault of its leftovers, or None."""
 
-_MAX_WORDS = 64 * 1024
+_MAX_STDERR_BYTES = 64 * 1024
 _MAX_STDERR_TAIL_CHARS = 500
 
 
@@ -99,7 +99,7 @@ class PreforkedChild:
         """Return the end of a dead child's standard error, or an empty string if it wrote nothing."""
         with suppress(BlockingIOError):
             return (
-                os.read(self.pipes.stderr, _MAX_WORDS)
+                os.read(self.pipes.stderr, _MAX_STDERR_BYTES)
                 .decode("utf-8", "replace")
                 .strip()[-_MAX_STDERR_TAIL_CHARS:]
             )

@@ -41,9 +41,9 @@ else:
 
 builtin_names.isolate_builtins(globals())
 
-_TIMES = {"M": "datetime64[us]", "m": "timedelta64[us]"}
+_DTYPE_BY_KIND = {"M": "datetime64[us]", "m": "timedelta64[us]"}
 """Types for numpy times: finer values would otherwise be returned as plain integers."""
-_mro_of = type.__dict__["__mro__"].__get__
+_get_type_mro = type.__dict__["__mro__"].__get__
 
 
 def build_array_form(value: Any) -> tuple[str, object, str] | None:
@@ -85,11 +85,11 @@ def _get_loaded_attribute(module: str, name: str) -> object:
 
 def _is_subclass_of(kind: type, module: str, name: str) -> bool:
     known = _get_loaded_attribute(module, name)
-    return known is not None and any(one is known for one in _mro_of(kind))
+    return known is not None and any(one is known for one in _get_type_mro(kind))
 
 
 def _strip_time_unit(value: Any) -> Any:
-    times = _TIMES.get(value.dtype.kind)
+    times = _DTYPE_BY_KIND.get(value.dtype.kind)
     return value if times is None else value.astype(times)
 
 
@@ -140,10 +140,10 @@ def build_form(value: object) -> ValueForm | None:
     if (found := build_array_form(value)) is not None:
         tag, inner, of = found
         return ValueForm(tag, inner, kind, of=of, nested=True)
-    for base, tag, write in _WRITERS:
+    for base, tag, write in _TYPE_WRITERS:
         if issubclass(kind, base):
             return ValueForm(tag, write(value), base)
-    for module, name, tag, read in _LOADED:
+    for module, name, tag, read in _LAZY_WRITERS:
         known = _get_loaded_class(module, name)
         if known is not None and issubclass(kind, known):
             return ValueForm(tag, read(value), kind)
@@ -153,7 +153,7 @@ def build_form(value: object) -> ValueForm | None:
         of = f"{_name(kind)}.{str.__str__(member)}" if type(member) is str else _name(kind)
         return ValueForm("enum", object.__getattribute__(value, "_value_"), kind, of=of, nested=True)
     namespaces = (_namespace(one) for one in type.__dict__["__mro__"].__get__(kind))
-    fields = next((names[_FIELDS] for names in namespaces if _FIELDS in names), None)
+    fields = next((names[_FIELDS_ATTRIBUTE] for names in namespaces if _FIELDS_ATTRIBUTE in names), None)
     if type(fields) is dict and "dataclasses" in sys.modules:
         names = [name for name, one in fields.items() if type(name) is str and _is_plain_field(one)]
         given = {name: object.__getattribute__(value, name) for name in names}
@@ -161,7 +161,7 @@ def build_form(value: object) -> ValueForm | None:
     return None
 
 
-_FIELDS = "__dataclass_fields__"
+_FIELDS_ATTRIBUTE = "__dataclass_fields__"
 _namespace = type.__dict__["__dict__"].__get__
 
 
@@ -207,7 +207,7 @@ def _path_text(value: object) -> str:
 
 
 # A datetime is a date, so it comes first.
-_WRITERS: tuple[tuple[type, str, Callable[..., object]], ...] = (
+_TYPE_WRITERS: tuple[tuple[type, str, Callable[..., object]], ...] = (
     (bytes, "bytes", _base64),
     (bytearray, "bytes", _base64),
     (datetime, "datetime", datetime.isoformat),
@@ -215,7 +215,7 @@ _WRITERS: tuple[tuple[type, str, Callable[..., object]], ...] = (
     (time, "time", time.isoformat),
     (timedelta, "timedelta", _timedelta_parts),
 )
-_LOADED: tuple[tuple[str, str, str, Callable[[object], str]], ...] = (
+_LAZY_WRITERS: tuple[tuple[str, str, str, Callable[[object], str]], ...] = (
     ("decimal", "Decimal", "decimal", _decimal_text),
     ("uuid", "UUID", "uuid", _uuid_text),
     ("pathlib", "PurePath", "path", _path_text),
@@ -228,9 +228,9 @@ MAX_STRING_CHARS = 8 * 2**20
 MAX_KEY_CHARS = 1024
 MAX_INT_BITS = 3072
 MAX_NOTES = 100
-_MAX_PATH = 256
-_MAX_NAME = 128
-_TOO_MANY = f"cut: there are more than {MAX_ITEMS} values in all"
+_MAX_PATH_CHARS = 256
+_MAX_TYPE_CHARS = 128
+_TOO_MANY_MESSAGE = f"cut: there are more than {MAX_ITEMS} values in all"
 
 _CONTAINERS: tuple[type[dict[object, object]] | type[Iterable[object]], ...] = (
     dict,
@@ -239,7 +239,7 @@ _CONTAINERS: tuple[type[dict[object, object]] | type[Iterable[object]], ...] = (
     set,
     frozenset,
 )
-_DICTS = frozenset({OrderedDict, defaultdict})
+_DICT_TYPES = frozenset({OrderedDict, defaultdict})
 """Types that are rendered like a dict, without a note; so is `Counter`."""
 
 
@@ -263,7 +263,9 @@ def render(value: object) -> Rendered:
 def type_name(value: object) -> str:
     """Return the name of the value's exact type, bypassing its metaclass."""
     name = type.__dict__["__qualname__"].__get__(type(value))
-    return name[:_MAX_NAME].encode("utf-8", "backslashreplace").decode() if type(name) is str else "object"
+    return (
+        name[:_MAX_TYPE_CHARS].encode("utf-8", "backslashreplace").decode() if type(name) is str else "object"
+    )
 
 
 def is_real_subclass(value: object, kind: type[_T]) -> TypeGuard[_T]:
@@ -405,7 +407,7 @@ class Renderer:
         rendered: list[object] = []
         for at, element in enumerate(elements):
             if self._items_left <= 0:
-                self._note_truncation(path, _TOO_MANY)
+                self._note_truncation(path, _TOO_MANY_MESSAGE)
                 break
             rendered.append(self.render(element, f"{path}[{at}]", depth + 1))
         return rendered
@@ -414,13 +416,13 @@ class Renderer:
         rendered: dict[str, object] = {}
         for key, element in pairs:
             if self._items_left <= 0:
-                self._note_truncation(path, _TOO_MANY)
+                self._note_truncation(path, _TOO_MANY_MESSAGE)
                 break
             name = self._render_key(key, path)
             if name in rendered:
                 self._note_truncation(path, f"two keys with the text {name[:40]!r}, one omitted")
             # A path is only shown in a note, so a path that is already long isn't extended.
-            below = f"{path}.{name[:40]}" if len(path) < _MAX_PATH else path
+            below = f"{path}.{name[:40]}" if len(path) < _MAX_PATH_CHARS else path
             rendered[name] = self.render(element, below, depth + 1)
         return rendered
 
@@ -437,7 +439,7 @@ class Renderer:
 
     def _limit_elements(self, elements: list[_T], path: str) -> list[_T]:
         if len(elements) > self._items_left:
-            self._note_truncation(path, _TOO_MANY)
+            self._note_truncation(path, _TOO_MANY_MESSAGE)
         return elements[: max(self._items_left, 0)]
 
     def _note_truncation(self, path: str, problem: str) -> None:
@@ -462,11 +464,11 @@ class Renderer:
 
     def _add_note(self, path: str, problem: str) -> None:
         if len(self.notes) < MAX_NOTES:
-            self.notes.append({"path": path[:_MAX_PATH], "problem": problem})
+            self.notes.append({"path": path[:_MAX_PATH_CHARS], "problem": problem})
 
 
 def _is_dict_like_type(kind: type) -> bool:
-    if kind in _DICTS:
+    if kind in _DICT_TYPES:
         return True
     collections = sys.modules.get("collections")
     return collections is not None and kind is vars(collections).get("Counter")

@@ -23,7 +23,7 @@ from assayd.imaging.archive import (
     CAPS,
     Image,
     LayeredRoot,
-    UnpackCaps,
+    UnpackLimits,
     pack_layer,
     remove_tree,
     write_archive,
@@ -50,9 +50,9 @@ OLDEST, NEWEST = 11, 13
 """The minor versions of Python that can run the guest code."""
 
 _OWN = f"{HOME}/python"
-_NAME = re.compile(r"python3\.([0-9]{1,2})", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z0-9._+/-]+", re.ASCII)
-_KNOWN = (
+_PYTHON_PATTERN = re.compile(r"python3\.([0-9]{1,2})", re.ASCII)
+_PLAIN_PATTERN = re.compile(r"[A-Za-z0-9._+/-]+", re.ASCII)
+_KNOWN_PROGRAMS = (
     "awk", "bash", "cc", "clang", "dash", "deno", "gcc", "go", "guile", "java", "julia", "lua", "node",
     "perl", "php", "R", "ruby", "rustc", "sh", "tcc", "tclsh",
 )  # fmt: skip
@@ -88,7 +88,9 @@ def find_pythons(root: Path, folders: Sequence[str]) -> list[ImagePython]:
 def find_known_programs(root: Path, folders: Sequence[str], pythons: Sequence[ImagePython]) -> list[str]:
     """Return the names of the well-known programs that a root filesystem contains."""
     named = [PurePosixPath(one.path).name for one in pythons]
-    return named + [name for name in _KNOWN if any(_is_program(root, folder, name) for folder in folders)]
+    return named + [
+        name for name in _KNOWN_PROGRAMS if any(_is_program(root, folder, name) for folder in folders)
+    ]
 
 
 def copy_interpreter(system: Path, recipe: Recipe, root: Path) -> None:
@@ -137,9 +139,11 @@ def _find_python(root: Path, folder: str, name: str) -> ImagePython | None:
     path = program.relative_to(root)
     prefix = path.parent.parent
     minors = (
-        [match[1]] if (match := _NAME.fullmatch(program.name)) else list(_find_minor_versions(root, prefix))
+        [match[1]]
+        if (match := _PYTHON_PATTERN.fullmatch(program.name))
+        else list(_find_minor_versions(root, prefix))
     )
-    if len(minors) != 1 or not _PLAIN.fullmatch(path.as_posix()):
+    if len(minors) != 1 or not _PLAIN_PATTERN.fullmatch(path.as_posix()):
         return None
     if not resolve_in_root(root, prefix / f"lib/python3.{minors[0]}/os.py").is_file():
         return None
@@ -153,7 +157,7 @@ def _find_python(root: Path, folder: str, name: str) -> ImagePython | None:
 
 def _find_minor_versions(root: Path, prefix: Path) -> Iterator[str]:
     for library in glob_in_root(root, f"{prefix.as_posix()}/lib/python3.*"):
-        if match := _NAME.fullmatch(library.name):
+        if match := _PYTHON_PATTERN.fullmatch(library.name):
             yield match[1]
 
 
@@ -166,7 +170,7 @@ def _find_libraries(root: Path, prefix: str, minor: str) -> Iterator[str]:
         f"lib/python3.{minor}/dist-packages",
     ):
         folder = f"{prefix}/{place}".removeprefix("./")
-        if _PLAIN.fullmatch(folder) and resolve_in_root(root, folder).is_dir():
+        if _PLAIN_PATTERN.fullmatch(folder) and resolve_in_root(root, folder).is_dir():
             yield folder
 
 
@@ -174,17 +178,17 @@ System = Callable[[], AbstractContextManager[tuple[Path, Recipe]]]
 """Provides the root folder of the image ``python``, with its recipe."""
 
 _FACTS, _LAYER, _COMPILED, _SAID = "facts.json", "layer.tar", "guest.pyc", "guest.json"
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _KERNEL_FOLDERS = ("dev", "proc", "sys")
 _EMPTY_FOLDERS = ("run", rootfs.SANDBOX)
-_MAX_COMPILED = 8 << 20
+_MAX_COMPILED_BYTES = 8 << 20
 _VERSION = re.compile(r"3\.[0-9]{1,2}\.[0-9]{1,3}", re.ASCII)
 _MODULE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}=[A-Za-z0-9.+!_-]{1,32}", re.ASCII)
 _MAX_MODULES = 500
 _ACCOUNTS_BYTES = 2**20
 """Maximum bytes of a list of accounts."""
-_SHOWN = 10
-_STAGE = f"""
+_MAX_SHOWN_NAMES = 10
+_COMPILE_SCRIPT = f"""
 import json, marshal, sys
 from pathlib import Path
 sys.path.insert(0, "/{HOME}/stage")
@@ -349,7 +353,7 @@ def _unpack_image(source: ImageSource, made: Path, place: BuildFolders) -> _Laye
     flatten_layers(source, root, place)
     _add_mount_points(root)
     environment = dict(one.split("=", 1) for one in source.environment if "=" in one)
-    folders = [part for part in environment.get("PATH", _PATH).split(":") if part.startswith("/")]
+    folders = [part for part in environment.get("PATH", _DEFAULT_PATH).split(":") if part.startswith("/")]
     pythons = find_pythons(root, folders)
     programs = find_known_programs(root, folders, pythons)
     rootfs.write_image_file(
@@ -361,7 +365,7 @@ def _unpack_image(source: ImageSource, made: Path, place: BuildFolders) -> _Laye
     return _LayerFacts(digest=digest, environment=environment, pythons=pythons, programs=programs)
 
 
-def flatten_layers(source: ImageSource, root: Path, place: BuildFolders, caps: UnpackCaps = CAPS) -> None:
+def flatten_layers(source: ImageSource, root: Path, place: BuildFolders, caps: UnpackLimits = CAPS) -> None:
     """Apply the layers of an image to an empty folder. Report the omitted entries.
 
     Raises: ConfigError ``image.source_refused``, if an entry isn't allowed; ``image.source_too_large``, if
@@ -379,8 +383,8 @@ def flatten_layers(source: ImageSource, root: Path, place: BuildFolders, caps: U
             layered.apply_layer(members)
         tar.unlink()
     for reason, names in layered.removed.items():
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        place.progress(f"omitted, as {reason}: {', '.join(names[:_SHOWN])}{more}")
+        more = f" and {len(names) - _MAX_SHOWN_NAMES} more" if len(names) > _MAX_SHOWN_NAMES else ""
+        place.progress(f"omitted, as {reason}: {', '.join(names[:_MAX_SHOWN_NAMES])}{more}")
 
 
 def _add_mount_points(root: Path) -> None:
@@ -409,7 +413,7 @@ def _is_folder(path: Path) -> bool:
 def _report_ignored_variables(environment: Mapping[str, str], progress: Progress) -> None:
     left = [name for name in environment if name not in {"PATH", "LANG"} and not is_allowed_variable(name)]
     if left:
-        progress(f"ignored environment variables of the image: {', '.join(sorted(left)[:_SHOWN])}")
+        progress(f"ignored environment variables of the image: {', '.join(sorted(left)[:_MAX_SHOWN_NAMES])}")
 
 
 def _read_facts(base: Path) -> _LayerFacts:
@@ -421,7 +425,7 @@ def _build_environment(facts: _LayerFacts, recipe: Recipe) -> tuple[tuple[str, s
     """Return the environment for the image's programs: the image's variables and the recipe's overrides."""
     taken = {name: text for name, text in facts.environment.items() if is_allowed_variable(name)}
     fixed = {
-        "PATH": facts.environment.get("PATH", _PATH),
+        "PATH": facts.environment.get("PATH", _DEFAULT_PATH),
         "LANG": facts.environment.get("LANG", "C.UTF-8"),
     }
     return tuple(sorted({**taken, **dict(recipe.environment), **fixed}.items()))
@@ -478,7 +482,7 @@ def _write_compile_image(
         tag=f"assayd/{recipe.name}:stage",
         architecture=packages.get_engine_architecture(),
         user=f"{rootfs.GUEST_UID}:{rootfs.GUEST_UID}",
-        entrypoint=[f"/{python.path}", "-I", "-S", "-c", _STAGE, *folders],
+        entrypoint=[f"/{python.path}", "-I", "-S", "-c", _COMPILE_SCRIPT, *folders],
         environment=dict(recipe.environment),
         labels={LABEL_FILES: compute_tree_digest(read_layer_entries([path for _, path in both]))},
     )
@@ -500,7 +504,7 @@ def _parse_compile_output(printed: bytes, python: ImagePython) -> _CompiledGuest
         raise ConfigError("image.python_broken", "it didn't name its compiled files") from error
     if not _VERSION.fullmatch(version) or version.split(".")[1] != str(python.minor):
         raise ConfigError("image.python_broken", f"it says that it is {version[:20]!a}")
-    if not 0 < len(content) <= _MAX_COMPILED:
+    if not 0 < len(content) <= _MAX_COMPILED_BYTES:
         raise ConfigError("image.python_broken", f"it compiled {len(content)} bytes")
     return _CompiledGuest(version=version, modules=_filter_modules(named.items()), content=content)
 

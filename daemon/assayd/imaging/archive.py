@@ -30,7 +30,7 @@ from assayd.errors import ConfigError
 from assayd.imaging.tree import compute_file_digest, resolve_in_root
 
 # 2020-01-01T00:00:00Z: any constant would do, but zero makes some programs warn.
-_TIME_S = 1577836800
+_MEMBER_MTIME_S = 1577836800
 _CREATED = "2020-01-01T00:00:00Z"
 
 
@@ -130,7 +130,7 @@ def _list_tree(root: Path) -> list[Path]:
 
 def _create_member(name: str, owner: int = 0) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
-    member.mtime = _TIME_S
+    member.mtime = _MEMBER_MTIME_S
     member.uid = member.gid = owner
     member.mode = 0o644
     return member
@@ -161,7 +161,7 @@ def _add_stream(tar: tarfile.TarFile, name: str, stream: IO[bytes], size: int) -
     tar.addfile(member, stream)
 
 
-_WHITEOUT = ".wh."
+_WHITEOUT_PREFIX = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _SOCKETS = frozenset({"containerd.sock", "crio.sock", "docker.sock", "podman.sock"})
 """Sockets through which a container could control an engine, and so be root on its host."""
@@ -170,7 +170,7 @@ _COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnpackCaps:
+class UnpackLimits:
     """The maximum size of an unpacked image: entries, bytes, layers, and depth of nested folders."""
 
     entries: int = 500_000
@@ -179,7 +179,7 @@ class UnpackCaps:
     depth: int = 128
 
 
-CAPS = UnpackCaps()
+CAPS = UnpackLimits()
 
 
 class LayeredRoot:
@@ -188,7 +188,7 @@ class LayeredRoot:
     `removed` maps each reason to the entries omitted for it.
     """
 
-    def __init__(self, folder: Path, caps: UnpackCaps) -> None:
+    def __init__(self, folder: Path, caps: UnpackLimits) -> None:
         self._root = folder
         self._caps = caps
         self._entries = 0
@@ -212,7 +212,7 @@ class LayeredRoot:
                 self.removed["its name isn't UTF-8"].append(ascii(member.name))
                 continue
             parent = resolve_in_root(self._root, PurePosixPath(*parts[:-1]))
-            if parts[-1].startswith(_WHITEOUT):
+            if parts[-1].startswith(_WHITEOUT_PREFIX):
                 self._apply_whiteout(parent, parts[-1], fresh)
                 continue
             target = parent / parts[-1]
@@ -247,10 +247,10 @@ class LayeredRoot:
         """Apply a whiteout: remove the entries of lower layers, but not those of the same layer."""
         if name == _OPAQUE:
             victims = list(parent.iterdir()) if parent.is_dir() else []
-        elif name.startswith(_WHITEOUT * 2):
+        elif name.startswith(_WHITEOUT_PREFIX * 2):
             return
         else:
-            gone = name.removeprefix(_WHITEOUT)
+            gone = name.removeprefix(_WHITEOUT_PREFIX)
             if gone in {"", ".", ".."}:
                 raise ConfigError("image.source_refused", f"invalid whiteout entry {name!r} in the image")
             victims = [parent / gone]

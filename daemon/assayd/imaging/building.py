@@ -35,10 +35,10 @@ from assayd.imaging.tree import (
 )
 from assayd.imaging.wheels import SITE, install_wheels
 
-_FACTS = "facts.json"
+_FACTS_FILE = "facts.json"
 _ROOT = "root"
 _LAYER = "layer.tar"
-_NAMED = 40
+_MAX_NAMED_FILES = 40
 _PYTHON_IMAGE = "python"
 """The image whose interpreter is added to images without a suitable one."""
 
@@ -109,7 +109,7 @@ def build_image(  # noqa: PLR0913 - all by name
         labels = {**made.labels, LABEL_FILES: files}
         if (baseline_mb := recipe.baseline_mb or read_baseline(cache, name, files)) is not None:
             labels[LABEL_BASELINE] = str(baseline_mb * 2**20)
-        tag = UNMEASURED if baseline_mb is None and recipe.is_measured else "latest"
+        tag = UNMEASURED if baseline_mb is None and recipe.needs_measurement else "latest"
         identity = write_archive(archive, _build_image(made, labels, tag), made.layers)
         progress(f"built assayd/{name} ({identity[7:19]}, {archive.stat().st_size / 1e6:.0f} MB)")
         return archive.replace(place.folder / "image.tar")
@@ -119,7 +119,7 @@ def _build_from_packages(
     recipe: Recipe, guest: Path, library: Path | None, place: BuildFolders
 ) -> _ImageParts:
     base = _ensure_base(recipe, place.folder, place.work, place.progress)
-    facts = _BaseFacts(**json.loads((base / _FACTS).read_text()))
+    facts = _BaseFacts(**json.loads((base / _FACTS_FILE).read_text()))
     layers = [(facts.digest, base / _LAYER)]
     if recipe.guest:
         layers.append(_build_guest_layer(recipe, guest, base / _ROOT, place.work))
@@ -187,7 +187,7 @@ def _ensure_base_for_lists(
     state = packages.compute_package_lists_digest(sources)
     key = compute_digest([("recipe", recipe.digest.encode()), ("lists", state.encode()), *code])
     base = folder / key.removeprefix("sha256:")[:16]
-    if not (base / _FACTS).is_file():
+    if not (base / _FACTS_FILE).is_file():
         _build_base(recipe, sources, base, work, progress)
     _remove_other_folders(folder, base, work)
     return base
@@ -222,7 +222,7 @@ def _build_base(
         python=version,
         modules=list_modules([resolve_in_root(root, folder) for folder in recipe.python_path]),
     )
-    (made / _FACTS).write_text(json.dumps(asdict(facts)))
+    (made / _FACTS_FILE).write_text(json.dumps(asdict(facts)))
     made.rename(base)
 
 
@@ -245,8 +245,8 @@ def _add_operator_content(recipe: Recipe, root: Path, progress: Progress) -> Non
 def _report_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> None:
     """Report the number of removed programs. For an operator's recipe, also report their names."""
     if removed:
-        more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
-        named = f": {', '.join(removed[:_NAMED])}{more}" if recipe.extends else ""
+        more = f" and {len(removed) - _MAX_NAMED_FILES} more" if len(removed) > _MAX_NAMED_FILES else ""
+        named = f": {', '.join(removed[:_MAX_NAMED_FILES])}{more}" if recipe.extends else ""
         progress(f"removed {len(removed)} programs that the recipe doesn't list{named}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from assayd.errors import ConfigError
 
-_TAIL_LINES = 5
+_MAX_TAIL_LINES = 5
 _LINE_CHARACTERS = 160
 
 
@@ -45,7 +45,9 @@ def run_command(
     except subprocess.CalledProcessError as error:
         lines = (error.stdout + error.stderr).strip().splitlines()
         # apt prints the cause first and its consequences after it.
-        lines = [line for line in lines if line.startswith("E: ")][:_TAIL_LINES] or lines[-_TAIL_LINES:]
+        lines = [line for line in lines if line.startswith("E: ")][:_MAX_TAIL_LINES] or lines[
+            -_MAX_TAIL_LINES:
+        ]
         message = f"{command[0]} ended with {error.returncode}: " + " / ".join(
             line[:_LINE_CHARACTERS] for line in lines
         )

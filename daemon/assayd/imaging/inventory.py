@@ -20,25 +20,25 @@ MAX_PACKAGES = 4000
 """Maximum packages of one image, including unreadable entries; a complete desktop has about 3,000."""
 _MAX_BYTES = 32 * 2**20
 """Maximum bytes of all package lists and metadata; links to one file count each time."""
-_HEAD_BYTES = 64 * 1024
+_MAX_HEAD_BYTES = 64 * 1024
 """Bytes to read of a Python distribution's metadata, whose description follows."""
 _MAX_LISTS = 2 * MAX_PACKAGES
 
 _STATUS = "var/lib/dpkg/status"
 _STATUS_FOLDER = "var/lib/dpkg/status.d"
-_RELEASE = "etc/os-release"
-_OF_DEBIAN = "usr/lib/python3/dist-packages"
+_OS_RELEASE_FILE = "etc/os-release"
+_DEBIAN_FOLDER = "usr/lib/python3/dist-packages"
 """The folder of the distribution's Python modules, which are listed as its packages."""
 _LIBRARIES = ("site-packages", "dist-packages")
-_METADATA = {".dist-info": "METADATA", ".egg-info": "PKG-INFO"}
+_METADATA_BY_SUFFIX = {".dist-info": "METADATA", ".egg-info": "PKG-INFO"}
 
-_DEBIAN_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,127}", re.ASCII)
-_DEBIAN_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~-]{0,127}", re.ASCII)
-_ARCHITECTURE = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
-_PYTHON_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
-_PYTHON_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,127}", re.ASCII)
+_DEBIAN_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9+.-]{0,127}", re.ASCII)
+_DEBIAN_VERSION_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~-]{0,127}", re.ASCII)
+_ARCHITECTURE_PATTERN = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
+_PYTHON_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+_PYTHON_VERSION_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,127}", re.ASCII)
 _FIELD = re.compile(r"^(?P<key>Package|Status|Architecture|Source|Name|Version):(?P<value>.*)$", re.MULTILINE)
-_SYSTEM = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}", re.ASCII)
+_SYSTEM_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -93,10 +93,10 @@ def parse_debian_package(fields: dict[str, str], system: str) -> Package | None:
     name, version, architecture = (fields.get(key, "") for key in ("Package", "Version", "Architecture"))
     source = fields.get("Source", "").partition(" ")[0] or name
     wellformed = (
-        _DEBIAN_NAME.fullmatch(name)
-        and _DEBIAN_VERSION.fullmatch(version)
-        and _ARCHITECTURE.fullmatch(architecture)
-        and _DEBIAN_NAME.fullmatch(source)
+        _DEBIAN_NAME_PATTERN.fullmatch(name)
+        and _DEBIAN_VERSION_PATTERN.fullmatch(version)
+        and _ARCHITECTURE_PATTERN.fullmatch(architecture)
+        and _DEBIAN_NAME_PATTERN.fullmatch(source)
     )
     if not wellformed:
         return None
@@ -110,20 +110,20 @@ def build_python_package(name: str, version: str) -> Package | None:
 
     Return None if the name or the version is malformed.
     """
-    if not (_PYTHON_NAME.fullmatch(name) and _PYTHON_VERSION.fullmatch(version)):
+    if not (_PYTHON_NAME_PATTERN.fullmatch(name) and _PYTHON_VERSION_PATTERN.fullmatch(version)):
         return None
     return Package(kind="pypi", name=re.sub(r"[-_.]+", "-", name).lower(), version=version)
 
 
 def detect_distribution(root: Path) -> str:
     """Return the distribution of a root filesystem, e.g. ``debian-12``, or "" if it is unknown."""
-    path = resolve_in_root(root, _RELEASE)
+    path = resolve_in_root(root, _OS_RELEASE_FILE)
     if not path.is_file():
         return ""
     lines = _LimitedReader().head(path).splitlines()
     said = {key: value.strip("\"' ") for key, _, value in (line.partition("=") for line in lines)}
     named = "-".join(filter(None, (said.get("ID", ""), said.get("VERSION_ID", ""))))
-    return named if _SYSTEM.fullmatch(named) else ""
+    return named if _SYSTEM_PATTERN.fullmatch(named) else ""
 
 
 def _read_dpkg_packages(root: Path, reader: _LimitedReader) -> Iterator[Package | None]:
@@ -149,12 +149,12 @@ def _find_package_lists(root: Path) -> list[Path]:
 
 
 def _read_python_packages(root: Path, reader: _LimitedReader) -> Iterator[Package | None]:
-    skipped = root / _OF_DEBIAN
+    skipped = root / _DEBIAN_FOLDER
     for folder, folders, files in os.walk(root):
         if not folder.endswith(_LIBRARIES) or Path(folder) == skipped:
             continue
         for name in sorted((*folders, *files)):
-            metadata = _METADATA.get(Path(name).suffix)
+            metadata = _METADATA_BY_SUFFIX.get(Path(name).suffix)
             path = Path(folder, name, metadata) if metadata and name in folders else Path(folder, name)
             if metadata and path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
                 fields = _parse_fields(reader.head(path).partition("\n\n")[0])
@@ -188,7 +188,7 @@ class _LimitedReader:
 
     def head(self, path: Path) -> str:
         """Return the first 64 KiB of a file. Raises: the same errors as `text`."""
-        return self._read_limited(path, _HEAD_BYTES).replace("\r\n", "\n")
+        return self._read_limited(path, _MAX_HEAD_BYTES).replace("\r\n", "\n")
 
     def _read_limited(self, path: Path, most: int) -> str:
         with path.open("rb") as stream:

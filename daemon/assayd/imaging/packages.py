@@ -31,7 +31,7 @@ _ENGINE_NAMES = {"armhf": "arm", "armel": "arm", "i386": "386", "ppc64el": "ppc6
 # Packages still contain files in /bin and /lib, which are links since Debian 12.
 _MERGE_USR = 'for name in bin sbin lib lib64; do mkdir -p "$1/usr/$name"; ln -s "usr/$name" "$1/$name"; done'
 _FETCH_TIMEOUT_S = 1800
-_SHOWN = r"${Package}\t${Version}\t${Architecture}\t${source:Package}\n"
+_DPKG_FORMAT = r"${Package}\t${Version}\t${Architecture}\t${source:Package}\n"
 # mmdebstrap lists the package files in MMDEBSTRAP_ESSENTIAL, below the root folder. A line with tabs is a
 # package; its files follow.
 _LIST = (
@@ -140,7 +140,7 @@ def extract_packages(
     listing.write_text("".join(f"{source.line}\n" for source in sources))
     lists = [str(path) for source in sources for path in source.lists + source.release]
     tar, listed = work / "packages.tar", work / "packages.txt"
-    listing_hook = _LIST.format(shown=shlex.quote(_SHOWN), listing=shlex.quote(str(listed)))
+    listing_hook = _LIST.format(shown=shlex.quote(_DPKG_FORMAT), listing=shlex.quote(str(listed)))
     progress(f"fetching and unpacking {', '.join(packages)}")
     command = ["mmdebstrap", "--variant=extract", "--format=tar"]
     if os.geteuid() != 0:  # No package script runs, so root isn't needed.

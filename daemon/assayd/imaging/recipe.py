@@ -106,7 +106,7 @@ BASE = "base.toml"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
-_VERSION = re.compile(r"3\.[0-9]+")
+_RELEASE_PATTERN = re.compile(r"3\.[0-9]+")
 _FOR_PROGRAMS = frozenset({"PATH", "LANG"})
 _BASE_KEYS = {"packages", "executables", "drop", "links", "scripts", "environment"}
 _KEYS = _BASE_KEYS | {
@@ -187,7 +187,7 @@ class Recipe:
     """The source of an adopted image; None for an image made from packages."""
 
     @property
-    def is_measured(self) -> bool:
+    def needs_measurement(self) -> bool:
         """Return whether a build must measure the baseline because the recipe doesn't set it."""
         return bool(self.extends or self.preload or self.source)
 
@@ -277,7 +277,7 @@ def _check_python(recipe: Recipe, table: RecipeTable) -> None:
         if recipe.guest or recipe.python_path:
             raise table.error("python", "is required for an image with guest code or a python_path")
         return
-    if not _VERSION.fullmatch(recipe.python):
+    if not _RELEASE_PATTERN.fullmatch(recipe.python):
         raise table.error("python", f"{recipe.python!r} isn't a version such as '3.11'")
     if f"usr/bin/python{recipe.python}" not in recipe.executables:
         raise table.error("executables", f"must contain 'usr/bin/python{recipe.python}'")
@@ -368,10 +368,10 @@ KEYS = frozenset(
 _KEYS_OF_ADOPTED = frozenset({"from", "tag", "description", "environment", "preload", "baseline_mb", "offer"})
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 
-_REQUIREMENT = re.compile(
+_REQUIREMENT_PATTERN = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?([<>=!~]=?=?[A-Za-z0-9.*+!]+(,[<>=!~]=?=?[A-Za-z0-9.*+!]+)*)?"
 )
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_VARIABLE_PATTERN = re.compile(r"[A-Z][A-Z0-9_]*")
 _FORBIDDEN_PREFIXES = ("ASSAYD_", "LD_", "PYTHON")
 """Prefixes of variables that could change the runner or its interpreter."""
 _RESERVED_VARIABLES = frozenset({"HOME", "LANG", "PATH", "TMPDIR"})
@@ -448,7 +448,7 @@ def read_adopted_recipe(table: RecipeTable, name: str) -> Recipe:
 def is_allowed_variable(variable: str) -> bool:
     """Return whether a recipe can set an environment variable for all code, including submitted code."""
     return bool(
-        _VARIABLE.fullmatch(variable)
+        _VARIABLE_PATTERN.fullmatch(variable)
         and not variable.startswith(_FORBIDDEN_PREFIXES)
         and variable not in _RESERVED_VARIABLES
     )
@@ -462,7 +462,7 @@ def extend_recipe(parent: Recipe, table: RecipeTable, name: str) -> Recipe:
     own = table.path.parent
     python_packages = _merge_own_lists(parent.python_packages, table, "python_packages")
     for text in python_packages:
-        if not _REQUIREMENT.fullmatch(text):
+        if not _REQUIREMENT_PATTERN.fullmatch(text):
             raise table.error(
                 "python_packages", f"{text!r} isn't a package with a version, e.g. 'numpy==2.1.3'"
             )
@@ -510,7 +510,7 @@ def _merge_own_lists(inherited: tuple[str, ...], table: RecipeTable, key: str) -
 def _read_environment(table: RecipeTable) -> dict[str, str]:
     found = table.get_pairs("environment")
     for variable in found:
-        if not _VARIABLE.fullmatch(variable):
+        if not _VARIABLE_PATTERN.fullmatch(variable):
             raise table.error("environment", f"{variable!r} must be a name of A-Z, 0-9 and _")
         if not is_allowed_variable(variable):
             raise table.error("environment", f"{variable} controls the runner and can't be set")

@@ -28,10 +28,10 @@ _PROGRAM_FOLDERS = ("usr/bin", "usr/sbin", "usr/libexec", "usr/games")
 # The engine mounts or creates these.
 _MOUNT_POINTS = ("dev", "proc", "sys", "run", SANDBOX)
 _CERTIFICATES = "usr/share/ca-certificates"
-_BUNDLE = "etc/ssl/certs/ca-certificates.crt"
+_CA_BUNDLE_FILE = "etc/ssl/certs/ca-certificates.crt"
 _COMPILE_TIMEOUT_S = 600
 # E.g. libm.so.6, ld-linux-x86-64.so.2, libaio.so.1t64.0.2; not run.so-1.
-_LIBRARY = re.compile(r"\.so(\.[0-9][0-9a-z]*)*\Z")
+_LIBRARY_PATTERN = re.compile(r"\.so(\.[0-9][0-9a-z]*)*\Z")
 
 GUEST_ACCOUNT = {
     "etc/passwd": f"guest:x:{GUEST_UID}:{GUEST_UID}:guest:/{SANDBOX}:/nonexistent\n",
@@ -97,7 +97,9 @@ def add_system_files(root: Path, recipe: Recipe) -> None:
         write_image_file(root, name, content.encode()).chmod(0o755)
     if recipe.ca_bundle:
         names = (path.relative_to(root) for path in glob_in_root(root, f"{_CERTIFICATES}/**/*.crt"))
-        write_image_file(root, _BUNDLE, b"".join(resolve_in_root(root, name).read_bytes() for name in names))
+        write_image_file(
+            root, _CA_BUNDLE_FILE, b"".join(resolve_in_root(root, name).read_bytes() for name in names)
+        )
 
 
 def link_tmp(root: Path) -> None:
@@ -203,7 +205,7 @@ def disable_programs(root: Path, kept: Set[str] = frozenset()) -> list[str]:
             if path.is_symlink() or not path.stat().st_mode & 0o111:
                 continue
             # The loader and the C library are both library and program.
-            if _LIBRARY.search(path.name) or path.relative_to(root).as_posix() in kept:
+            if _LIBRARY_PATTERN.search(path.name) or path.relative_to(root).as_posix() in kept:
                 continue
             with path.open("rb") as stream:
                 compiled = stream.read(4) == b"\x7fELF"

@@ -23,15 +23,15 @@ from typing import IO, Protocol, cast
 from assayd.errors import ConfigError
 from assayd.imaging.tree import resolve_in_root
 
-_DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
-_DOCUMENT_BYTES = 8 << 20
-_HEADER_BYTES = 16 << 20
-_MEMBERS = 100_000
-_DEPTH = 3
-_NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
+_SHA256_PATTERN = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
+_MAX_DOCUMENT_BYTES = 8 << 20
+_MAX_HEADER_BYTES = 16 << 20
+_MAX_MEMBERS = 100_000
+_MAX_INDEX_DEPTH = 3
+_NAME_KEYS = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _COPY_BYTES = 1 << 20
-_BROKEN = (
+_READ_ERRORS = (
     OSError, EOFError, tarfile.TarError, ValueError, TypeError, OverflowError, RecursionError, zlib.error,
 )  # fmt: skip
 """Errors from reading a malformed file."""
@@ -88,7 +88,7 @@ def _translate_errors(path: Path) -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except _BROKEN as error:
+    except _READ_ERRORS as error:
         message = f"{path} can't be adopted; pass an OCI layout or the output of `docker save`: {error}"
         raise ConfigError("image.source_invalid", message[:500]) from error
 
@@ -133,7 +133,7 @@ class _BoundedFile:
 
     def read(self, size: int) -> bytes:
         """Read at most `size` bytes. Raises: tarfile.ReadError for a large header."""
-        if size > _HEADER_BYTES:
+        if size > _MAX_HEADER_BYTES:
             raise tarfile.ReadError("a header is too large")
         return self._file.read(size)
 
@@ -172,8 +172,8 @@ class _ArchiveFiles:
         self._tar = tar
         self._members: dict[str, tarfile.TarInfo] = {}
         for count, member in enumerate(tar):
-            if count > _MEMBERS:
-                raise ValueError(f"it has more than {_MEMBERS} files")
+            if count > _MAX_MEMBERS:
+                raise ValueError(f"it has more than {_MAX_MEMBERS} files")
             self._members[member.name.removeprefix("./")] = member
 
     def open(self, name: str) -> IO[bytes] | None:
@@ -250,7 +250,7 @@ def _choose_manifest(
     found = [_require_table(one) for one in _require_list(index.get("manifests"))]
     if tag is not None:
         found = [one for one in found if tag in _read_names(one)]
-    for _ in range(_DEPTH):
+    for _ in range(_MAX_INDEX_DEPTH):
         if len(found) != 1:
             raise _ambiguous_image_error(path, [name for one in found for name in _read_names(one)])
         manifest = _require_table(json.loads(_read_blob(parts, found[0])))
@@ -267,7 +267,7 @@ def _choose_manifest(
 
 def _read_names(descriptor: Table) -> list[str]:
     said = _require_table(descriptor.get("annotations") or {})
-    return [_text(said[key]) for key in _NAMES if key in said]
+    return [_text(said[key]) for key in _NAME_KEYS if key in said]
 
 
 def _ambiguous_image_error(path: Path, names: Sequence[str]) -> ConfigError:
@@ -304,9 +304,9 @@ def _read_bytes(parts: ImageFiles, name: str) -> bytes:
 
 
 def _read_limited(stream: IO[bytes], name: str) -> bytes:
-    content = stream.read(_DOCUMENT_BYTES + 1)
-    if len(content) > _DOCUMENT_BYTES:
-        raise ValueError(f"{name} is larger than {_DOCUMENT_BYTES >> 20} MiB")
+    content = stream.read(_MAX_DOCUMENT_BYTES + 1)
+    if len(content) > _MAX_DOCUMENT_BYTES:
+        raise ValueError(f"{name} is larger than {_MAX_DOCUMENT_BYTES >> 20} MiB")
     return content
 
 
@@ -333,7 +333,7 @@ def _copy_limited(stream: IO[bytes], target: IO[bytes], most_bytes: int) -> str:
 
 def _require_digest(value: object) -> str:
     text = _text(value)
-    if not _DIGEST.fullmatch(text):
+    if not _SHA256_PATTERN.fullmatch(text):
         raise ValueError(f"{text[:80]!a} isn't a sha256 digest")
     return text
 

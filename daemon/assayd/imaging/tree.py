@@ -63,7 +63,7 @@ def compute_file_digest(path: Path) -> str:
 LABEL_FILES = "org.assayd.files"
 LABEL_BASELINE = "org.assayd.baseline-bytes"
 
-_LINKS = 2
+_MAX_OWN_LINKS = 2
 """Links to a file that one image has: the image's, and that of `DeduplicatedFiles`."""
 
 Known = dict[tuple[int, int, int, int, int], str]
@@ -137,7 +137,7 @@ def _walk_entries(folder: str, name: str, known: Known | None) -> Iterator[tuple
 
 def _get_file_digest(path: str, facts: os.stat_result, known: Known | None) -> str:
     """Return the digest of a file. Use the cached digest if the file is shared and known."""
-    if known is None or facts.st_nlink <= _LINKS:
+    if known is None or facts.st_nlink <= _MAX_OWN_LINKS:
         return _read_digest(path)
     key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
     if key not in known:

@@ -21,10 +21,10 @@ from assayd.imaging.tree import compute_digest, compute_file_digest, resolve_in_
 SITE = "usr/lib/assayd/site-packages"
 """The folder of a recipe's wheels in its image."""
 
-_OLDEST_GLIBC = 5
+_MIN_GLIBC_MINOR = 5
 _TIMEOUT_S = 1800
 _REQUIRED = "# required: "
-_MISMATCH = re.compile(
+_MISMATCH_PATTERN = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._-]*==[^\s]+) from .*Expected sha256 ([0-9a-f]+).*Got +([0-9a-f]+)"
 )
 
@@ -73,7 +73,7 @@ def install_wheels(lock: WheelLock, required: Sequence[str], python: str, root: 
     try:
         _run_pip("install", *_build_pip_wheel_options(python), *options, "--requirement", str(lock.path))
     except ConfigError as error:
-        found = _MISMATCH.search(error.message)
+        found = _MISMATCH_PATTERN.search(error.message)
         if found is None:
             raise
         message = (
@@ -106,7 +106,8 @@ def _build_pip_wheel_options(python: str) -> list[str]:
     """Return the pip options that select wheels for an image's interpreter."""
     machine = platform.machine()
     tags = [
-        f"manylinux_2_{minor}_{machine}" for minor in range(_get_glibc_minor_version(), _OLDEST_GLIBC - 1, -1)
+        f"manylinux_2_{minor}_{machine}"
+        for minor in range(_get_glibc_minor_version(), _MIN_GLIBC_MINOR - 1, -1)
     ]
     tags += [f"manylinux2014_{machine}", f"linux_{machine}"]
     options = [word for tag in tags for word in ("--platform", tag)]

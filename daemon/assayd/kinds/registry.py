@@ -33,7 +33,9 @@ DATA = "assayd.data"
 """The group of packages with the files of a kind: folders `policies` and `images`, as in this project."""
 
 
-WINGS: Mapping[str, str] = MappingProxyType({"fifth": "assayd_fifth", "pipeline": "assayd_pipeline"})
+PACKAGE_BY_KIND: Mapping[str, str] = MappingProxyType(
+    {"fifth": "assayd_fifth", "pipeline": "assayd_pipeline"}
+)
 """The package of each kind that this project ships as a wing: the core works without it."""
 
 
@@ -42,13 +44,13 @@ def find_packages() -> Mapping[str, str]:
     """Return the package of each installed kind of this project, without importing the packages."""
     folders = (found.name for found in pkgutil.iter_modules(kinds.__path__) if found.ispkg)
     core = {name: f"{kinds.__name__}.{name}" for name in folders}
-    wings = {kind: package for kind, package in WINGS.items() if find_spec(package) is not None}
+    wings = {kind: package for kind, package in PACKAGE_BY_KIND.items() if find_spec(package) is not None}
     return MappingProxyType(dict(sorted((core | wings).items())))
 
 
 def find_missing_packages() -> Mapping[str, str]:
     """Return the package of each optional kind that isn't installed."""
-    return {kind: package for kind, package in WINGS.items() if kind not in find_packages()}
+    return {kind: package for kind, package in PACKAGE_BY_KIND.items() if kind not in find_packages()}
 
 
 def list_own_kinds() -> tuple[str, ...]:

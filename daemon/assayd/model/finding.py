@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from assayd.model.document import DOCUMENT, document_field
-from assayd.model.text_limits import EDIT_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS, shorten_text
+from assayd.model.text_limits import MAX_EDIT_CHARS, MAX_TRACEBACK_CHARS, MESSAGE_CHARS, shorten_text
 
 
 class Severity(StrEnum):
@@ -133,7 +133,7 @@ def list_fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
 
 
 def limit_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings with shortened strings and with at most `EDIT_CHARS` characters of edits.
+    """Return the findings with shortened strings and with at most `MAX_EDIT_CHARS` characters of edits.
 
     Hints get a space in place of each control character.
 
@@ -141,7 +141,7 @@ def limit_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     the report.
     """
     kept: list[Finding] = []
-    left = EDIT_CHARS
+    left = MAX_EDIT_CHARS
     for finding in findings:
         left -= len(finding.edit.replacement) if finding.edit is not None else 0
         edit = finding.edit if left >= 0 else None
@@ -150,22 +150,22 @@ def limit_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(kept)
 
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL_PATTERN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that control a terminal or the direction of text. Hints can quote a submitted line."""
 
 
 def _shorten_finding(finding: Finding) -> Finding:
-    if finding.suggestion is not None and _CONTROL.search(finding.suggestion):
-        finding = replace(finding, suggestion=_CONTROL.sub(" ", finding.suggestion))
+    if finding.suggestion is not None and _CONTROL_PATTERN.search(finding.suggestion):
+        finding = replace(finding, suggestion=_CONTROL_PATTERN.sub(" ", finding.suggestion))
     longest = max(len(text or "") for text in (finding.message, finding.suggestion, finding.snippet))
-    if longest <= MESSAGE_CHARS and len(finding.context or "") <= TRACEBACK_CHARS:
+    if longest <= MESSAGE_CHARS and len(finding.context or "") <= MAX_TRACEBACK_CHARS:
         return finding
     return replace(
         finding,
         message=shorten_text(finding.message),
         suggestion=finding.suggestion and shorten_text(finding.suggestion),
         snippet=finding.snippet and shorten_text(finding.snippet),
-        context=finding.context and shorten_text(finding.context, TRACEBACK_CHARS),
+        context=finding.context and shorten_text(finding.context, MAX_TRACEBACK_CHARS),
     )
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_MAX_CHARACTERS = 253
+_NUMBER_PATTERN = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_MAX_HOST_CHARS = 253
 
 
 def fold_host(text: str) -> str:
@@ -29,8 +29,8 @@ def fold_host(text: str) -> str:
     name = text.removesuffix(".").lower()
     if is_address(name):
         raise ValueError(f"{text!a} is an address, not a name")
-    if len(name) > _MAX_CHARACTERS or not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise ValueError(f"{text[:_MAX_CHARACTERS]!a} isn't a host name")
+    if len(name) > _MAX_HOST_CHARS or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise ValueError(f"{text[:_MAX_HOST_CHARS]!a} isn't a host name")
     return name
 
 
@@ -49,7 +49,11 @@ def normalize_entry(text: str) -> str:
 
 def is_address(text: str) -> bool:
     """Return whether a resolver would parse the text as an address (brackets, colons or a final number)."""
-    return text.startswith("[") or text.count(":") > 1 or bool(_NUMBER.fullmatch(text.rpartition(".")[2]))
+    return (
+        text.startswith("[")
+        or text.count(":") > 1
+        or bool(_NUMBER_PATTERN.fullmatch(text.rpartition(".")[2]))
+    )
 
 
 def entry_covers(entry: str, name: str) -> bool:
@@ -78,8 +82,8 @@ _URL = re.compile(
     r"(?P<target>[/?][!$-;=?-\[\]_a-z~]*)?",
     re.ASCII | re.IGNORECASE,
 )
-_UNCLEAR = re.compile(r"[%;]")
-_PORTS = {"http": 80, "https": 443}
+_AMBIGUOUS_PATTERN = re.compile(r"[%;]")
+_PORT_BY_SCHEME = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,7 @@ class WebhookUrl:
     def authority(self) -> str:
         """Return host and port in the form of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == _PORT_BY_SCHEME[self.scheme] else f"{host}:{self.port}"
 
     @property
     def origin(self) -> str:
@@ -124,9 +128,9 @@ def parse_webhook_url(text: str) -> WebhookUrl:
     if target.startswith("?"):
         target = f"/{target}"
     path = target.partition("?")[0]
-    if _UNCLEAR.search(path) or {".", ".."} & set(path.split("/")):
+    if _AMBIGUOUS_PATTERN.search(path) or {".", ".."} & set(path.split("/")):
         raise ValueError("its path has dots, escapes (%) or parameters (;), which servers read differently")
-    port = int(found["port"]) if found["port"] else _PORTS[scheme]
+    port = int(found["port"]) if found["port"] else _PORT_BY_SCHEME[scheme]
     if not 0 < port < 2**16:
         raise ValueError(f"{port} isn't a valid port")
     return WebhookUrl(scheme=scheme, host=_normalize_host(found["host"].lower()), port=port, target=target)

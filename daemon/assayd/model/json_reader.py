@@ -20,14 +20,14 @@ from typing import NoReturn
 
 from assayd.model.submission import JsonValue
 
-_COUNTED = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?|[\[{,]', re.DOTALL)
+_COUNTED_PATTERN = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?|[\[{,]', re.DOTALL)
 """A string, even an unterminated one, or a counted character. The pattern never backtracks."""
 _QUOTE, _COMMA = b'",'
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_SHORT_NUMBER = 100
+_SURROGATE_PATTERN = re.compile(rb"\\u[dD][89a-fA-F]")
+_SHORT_NUMBER_CHARS = 100
 """Characters below which a number without a large exponent is always finite."""
 _LARGE_EXPONENT = b"e000"
-_EXPONENTS = bytes(
+_EXPONENT_TABLE = bytes(
     0x30 if chr(byte) in "0123456789" else 0x65 if chr(byte) in "eE" else 0x20 for byte in range(256)
 )
 _NUMBERS_AS_ZEROS = bytes(0x30 if chr(byte) in "+-.0123456789eE" else 0x20 for byte in range(256))
@@ -105,11 +105,11 @@ def _build_number_readers(
             raise JsonError(f"a number is longer than {limits.number_chars} characters")
         return number
 
-    if b"0" * min(_SHORT_NUMBER, limits.number_chars + 1) in text.translate(_NUMBERS_AS_ZEROS):
+    if b"0" * min(_SHORT_NUMBER_CHARS, limits.number_chars + 1) in text.translate(_NUMBERS_AS_ZEROS):
         return (lambda number: int(shorten_number(number))), (
             lambda number: _parse_finite(shorten_number(number))
         )
-    return int, _parse_finite if _LARGE_EXPONENT in text.translate(_EXPONENTS, b"+-") else float
+    return int, _parse_finite if _LARGE_EXPONENT in text.translate(_EXPONENT_TABLE, b"+-") else float
 
 
 def reject_large(text: bytes, limits: JsonLimits) -> None:
@@ -122,7 +122,9 @@ def reject_large(text: bytes, limits: JsonLimits) -> None:
     if count_containers(text) <= limits.containers and text.count(b",") < limits.values:
         return
     containers = commas = strings = 0
-    for match in _COUNTED.finditer(text):  # In a loop, because a single call would hold the GIL for seconds.
+    for match in _COUNTED_PATTERN.finditer(
+        text
+    ):  # In a loop, because a single call would hold the GIL for seconds.
         first = text[match.start()]
         if first == _QUOTE:
             strings += 1
@@ -176,7 +178,7 @@ def _check_depth(value: JsonValue, most: int) -> None:
 
 def _needs_text_check(text: bytes, limits: JsonLimits) -> bool:
     most = [each for each in (limits.string_chars, limits.key_chars) if each is not None]
-    return any(len(text) > each for each in most) or _SURROGATE.search(text) is not None
+    return any(len(text) > each for each in most) or _SURROGATE_PATTERN.search(text) is not None
 
 
 def _check_texts(value: JsonValue, limits: JsonLimits) -> None:

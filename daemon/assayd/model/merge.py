@@ -47,8 +47,8 @@ def is_quality_finding(finding: Finding) -> bool:
     return finding.rule in QUALITY_RULES and finding.severity is not Severity.INFO
 
 
-REPORTED = 'Reported only: `enforcement = "enforce"` would fail the submission.'
-PARTLY_CHECKED = (
+REPORTED_MESSAGE = 'Reported only: `enforcement = "enforce"` would fail the submission.'
+PARTLY_CHECKED_REASON = (
     "its kind checked it only in part, as an extractor with `paths` in its payload; submit the code with "
     "`sample_paths` and approve that attempt"
 )
@@ -68,16 +68,18 @@ def apply_reporting_mode(
 
 def would_fail(findings: Iterable[Finding]) -> bool:
     """Return whether any finding is only reported, but would make the submission fail under `enforce`."""
-    return any(finding.message.endswith(REPORTED) for finding in findings)
+    return any(finding.message.endswith(REPORTED_MESSAGE) for finding in findings)
 
 
 def _apply_enforcement(finding: Finding, keys: Mapping[str, str], policy: ExecutionPolicy) -> Finding:
     if finding.rule not in keys:
         return finding
     found = replace(finding, profile_key=keys[finding.rule])
-    if not policy.reports_only or not _is_enforced_error(found, policy):
+    if not policy.is_report_only or not _is_enforced_error(found, policy):
         return found
-    return replace(found, severity=Severity.WARNING, message=f"{shorten_text(found.message, 500)} {REPORTED}")
+    return replace(
+        found, severity=Severity.WARNING, message=f"{shorten_text(found.message, 500)} {REPORTED_MESSAGE}"
+    )
 
 
 def _is_enforced_error(finding: Finding, policy: ExecutionPolicy) -> bool:
@@ -90,7 +92,7 @@ def _is_enforced_error(finding: Finding, policy: ExecutionPolicy) -> bool:
     return finding.is_error or (recorded and policy.imports.mode is ImportMode.ENFORCE)
 
 
-_VERDICTS: Mapping[Cause, Verdict] = {
+_VERDICT_BY_CAUSE: Mapping[Cause, Verdict] = {
     Cause.CANCELLED: Verdict.CANCELLED,
     Cause.INFRASTRUCTURE: Verdict.ERROR,
 }
@@ -171,8 +173,8 @@ def decide_verdict(
     """Return the verdict. An internal error or a cancellation takes precedence over findings."""
     if failure is not None:
         return Verdict.CANCELLED if failure.code == CANCELLED else Verdict.ERROR
-    if ran is not None and ran.result.outcome.cause in _VERDICTS:
-        return _VERDICTS[ran.result.outcome.cause]
+    if ran is not None and ran.result.outcome.cause in _VERDICT_BY_CAUSE:
+        return _VERDICT_BY_CAUSE[ran.result.outcome.cause]
     failed = any(stage.status is StageStatus.FAILED for stage in stages)
     return Verdict.FAILED if failed else Verdict.VALIDATED
 
@@ -200,7 +202,7 @@ def _list_general_findings(ran: JudgedRun) -> list[Finding]:
     outcome = ran.result.outcome
     explained = any(has_errors(findings) for findings in ran.judgement.stage_findings.values())
     findings: list[Finding] = []
-    if not outcome.completed and not explained and outcome.cause not in _VERDICTS:
+    if not outcome.completed and not explained and outcome.cause not in _VERDICT_BY_CAUSE:
         findings.append(
             Finding(
                 rule=f"sandbox.{outcome.cause}",

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from assayd.model.document import DOCUMENT, document_field
 from assayd.model.hosts import entry_covers
 
-_AMBIGUOUS_PATH_PART = re.compile(
+_AMBIGUOUS_PATH_PATTERN = re.compile(
     r"//|\\|/\.+(?:[/;%]|$)|%(?:[01][0-9a-f]|2[ef5]|3b|5c|7f)|%(?![0-9a-f]{2})|[^!-~]", re.IGNORECASE
 )
 r"""Parts of a path that servers normalize differently, so the checked path can differ from the served path.
@@ -97,7 +97,7 @@ def is_unambiguous_path(path: str) -> bool:
 
     Such a path has no parts to resolve, no double encoding, and no characters that normalization changes.
     """
-    if _AMBIGUOUS_PATH_PART.search(path):
+    if _AMBIGUOUS_PATH_PATTERN.search(path):
         return False
     try:
         decoded = unquote_to_bytes(path).decode()
@@ -175,7 +175,7 @@ class AdapterContract:
     forbidden: frozenset[str] = frozenset()
 
 
-class IgnoredErrors(StrEnum):
+class IgnoredErrorSeverity(StrEnum):
     """The severity of an error that a command printed in a step that continued and passed."""
 
     OFF = "off"
@@ -204,7 +204,7 @@ class CommandPolicy:
     builtins: frozenset[str] = frozenset()
     options: Mapping[str, frozenset[str]] = field(default_factory=dict)
     protected: frozenset[str] = frozenset()
-    ignored_errors: IgnoredErrors | None = None
+    ignored_errors: IgnoredErrorSeverity | None = None
 
     def protects(self, variable: str) -> bool:
         """Return whether scripts are forbidden to set a variable."""
@@ -372,14 +372,14 @@ class ExecutionPolicy:
     digest: str = ""
 
     @property
-    def reports_only(self) -> bool:
+    def is_report_only(self) -> bool:
         """Return whether violations of the profile's rules are only reported."""
         return self.enforcement is Enforcement.REPORT
 
     @property
     def approvable(self) -> bool:
         """Return whether a validated result can be approved or committed."""
-        return self.approve_reported or not self.reports_only
+        return self.approve_reported or not self.is_report_only
 
     def find_unenforceable_part(self, *, egress: bool) -> str | None:
         """Return the part of this policy that can't be enforced, or None.
@@ -399,7 +399,7 @@ class ExecutionPolicy:
 
         In report-only mode, imports are only observed, and SQL rules yield warnings.
         """
-        if not self.reports_only:
+        if not self.is_report_only:
             return self
         rules = tuple((rule, RuleLevel.WARNING) for rule in sorted(SQL_RULES))
         return replace(

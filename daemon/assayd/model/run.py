@@ -82,7 +82,7 @@ TEMPORARY = ("tmp",)
 DATABASE_OUTPUT = "database.sqlite"
 """The name of the database of `sql` units among the declared outputs."""
 
-UNCLASSIFIED = RunOutcome(cause=Cause.INFRASTRUCTURE, evidence={"unclassified": True})
+UNCLASSIFIED_OUTCOME = RunOutcome(cause=Cause.INFRASTRUCTURE, evidence={"unclassified": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,7 +352,7 @@ class UnitResult:
     events: tuple[PolicyEvent, ...] = ()
     events_dropped: int = 0
     network: tuple[NetworkEvent, ...] = ()
-    outcome: RunOutcome = UNCLASSIFIED
+    outcome: RunOutcome = UNCLASSIFIED_OUTCOME
 
 
 class RunEndReason(StrEnum):
@@ -416,7 +416,7 @@ class RunResult:
     container: ContainerFacts = ContainerFacts()
     wall_s: float = 0.0
     peak_memory_bytes: int | None = None
-    outcome: RunOutcome = UNCLASSIFIED
+    outcome: RunOutcome = UNCLASSIFIED_OUTCOME
 
     @property
     def exit(self) -> tuple[int | None, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SOURCE_BYTES = 2**20
 """The maximum size of one source text in UTF-8, in bytes."""
-SYNTAX_NODES = 200_000
+MAX_SYNTAX_NODES = 200_000
 """The maximum number of nodes of one syntax tree."""
 
 MAX_WAIT_S = 600
@@ -12,24 +12,24 @@ MAX_WAIT_S = 600
 
 SAMPLE_PATHS = 100
 SAMPLE_PATH_CHARS = 4096
-APPLIED_PATHS = 1000
+MAX_APPLIED_PATHS = 1000
 """The maximum number of paths to which one attempt applies an extractor."""
 
 FINDINGS = 500
 """The maximum number of findings of one check."""
-EDIT_CHARS = SOURCE_BYTES
+MAX_EDIT_CHARS = SOURCE_BYTES
 """The maximum number of characters of all edits of a stage. Each edit repeats whole lines, and hundreds of
 edits may repeat one long line.
 """
-EDITED_LINE_CHARS = 4096
+MAX_EDITED_LINE_CHARS = 4096
 """The maximum length of a line that an edit for a run-time failure can change."""
-RETRY_FINDINGS = 20
+MAX_RETRY_FINDINGS = 20
 """The maximum number of distinct findings that a retry context describes. It only counts the others."""
-RETRY_CONTEXT_BYTES = 32 * 2**10
+MAX_RETRY_CONTEXT_BYTES = 32 * 2**10
 
 SNIPPET_CHARS = 200
 MESSAGE_CHARS = 1000
-TRACEBACK_CHARS = 8000
+MAX_TRACEBACK_CHARS = 8000
 
 
 def shorten_text(text: str, chars: int = MESSAGE_CHARS) -> str:

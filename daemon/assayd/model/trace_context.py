@@ -14,10 +14,10 @@ MAX_PARENT_CHARS = 128
 MAX_STATE_CHARS = 512
 MAX_STATE_MEMBERS = 32
 
-_PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_PARENT_PATTERN = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _KEY = r"[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13}"
-_MEMBER = re.compile(rf"({_KEY})=[ -+\--<>-~]{{0,255}}[!-+\--<>-~]")
-_SAMPLED = 0x01
+_MEMBER_PATTERN = re.compile(rf"({_KEY})=[ -+\--<>-~]{{0,255}}[!-+\--<>-~]")
+_SAMPLED_FLAG = 0x01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceCo
     """
     if len(parents) != 1 or len(parents[0]) > MAX_PARENT_CHARS:
         return None
-    read = _PARENT.fullmatch(parents[0])
+    read = _PARENT_PATTERN.fullmatch(parents[0])
     if read is None:
         return None
     version, trace_id, span_id, flags, later = read.groups()
@@ -67,7 +67,7 @@ def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceCo
         return None
     if not int(trace_id, 16) or not int(span_id, 16):
         return None
-    sampled = bool(int(flags, 16) & _SAMPLED)
+    sampled = bool(int(flags, 16) & _SAMPLED_FLAG)
     return TraceContext(trace_id=trace_id, span_id=span_id, sampled=sampled, state=_join_state(states))
 
 
@@ -77,7 +77,7 @@ def _join_state(headers: Sequence[str]) -> str:
     if len(joined) > MAX_STATE_CHARS:
         return ""
     members = [member for each in joined.split(",") if (member := each.strip(" \t"))]
-    read = [_MEMBER.fullmatch(member) for member in members]
+    read = [_MEMBER_PATTERN.fullmatch(member) for member in members]
     keys = {match[1] for match in read if match is not None}
     if len(members) > MAX_STATE_MEMBERS or len(keys) != len(members):
         return ""

@@ -13,7 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from assayd.model.policy import CommandPolicy, ExecutionPolicy, IgnoredErrors, ImportPolicy, NetworkPolicy
+from assayd.model.policy import (
+    CommandPolicy,
+    ExecutionPolicy,
+    IgnoredErrorSeverity,
+    ImportPolicy,
+    NetworkPolicy,
+)
 from assayd.model.submission import JsonValue
 from assayd.policies.files import Profile
 
@@ -84,7 +90,7 @@ def _build_command_values(commands: CommandPolicy) -> dict[str, JsonValue]:
         "builtins": _to_sorted_list(commands.builtins),
         "options": {name: _to_sorted_list(refused) for name, refused in sorted(commands.options.items())},
         "protected": _to_sorted_list(commands.protected),
-        "ignored_errors": (commands.ignored_errors or IgnoredErrors.WARNING).value,
+        "ignored_errors": (commands.ignored_errors or IgnoredErrorSeverity.WARNING).value,
     }
 
 

@@ -20,14 +20,14 @@ from assayd.model.policy import MAX_MUTANTS, QUALITY_RULES, SQL_RULES, is_unambi
 from assayd.tomlfile import FileError, Problem, TomlFile
 
 CODE = "policy.file"
-CATEGORIES = "categories.toml"
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_THIS_MACHINE = frozenset({"localhost", "localdomain", "ip6-localhost", "ip6-loopback"})
+CATEGORIES_FILE = "categories.toml"
+_NAME_REGEX = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_LOCAL_HOST_LABELS = frozenset({"localhost", "localdomain", "ip6-localhost", "ip6-loopback"})
 """Top-level labels that mean the machine itself (RFC 6761), or usually do in /etc/hosts."""
-_METHOD = re.compile(r"[A-Z]{1,20}")
-_PATH = re.compile(r"/[!-~]*")
-_COMMAND = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
-_OPTION = re.compile(r"-[A-Za-z0-9]|--?[a-z0-9][a-z0-9-]*")
+_METHOD_PATTERN = re.compile(r"[A-Z]{1,20}")
+_PATH_PATTERN = re.compile(r"/[!-~]*")
+_COMMAND_PATTERN = re.compile(r"[A-Za-z0-9_:.\[][A-Za-z0-9_.+-]*")
+_OPTION_PATTERN = re.compile(r"-[A-Za-z0-9]|--?[a-z0-9][a-z0-9-]*")
 
 
 def _check_dotted_name(name: str) -> str:
@@ -43,26 +43,26 @@ def _check_attribute(name: str) -> str:
 
 
 def _check_http_method(name: str) -> str:
-    if not _METHOD.fullmatch(name) or name == "CONNECT":
+    if not _METHOD_PATTERN.fullmatch(name) or name == "CONNECT":
         raise ValueError(f"{name!r} isn't an uppercase HTTP method")
     return name
 
 
 def _check_url_path(path: str) -> str:
-    if not _PATH.fullmatch(path) or not is_unambiguous_path(path) or "?" in path or "#" in path:
+    if not _PATH_PATTERN.fullmatch(path) or not is_unambiguous_path(path) or "?" in path or "#" in path:
         plain = "must begin with / and must not have //, .., ?, #, or an ambiguous escape such as %2f"
         raise ValueError(f"{path!r} isn't a plain path: it {plain}")
     return path
 
 
 def _check_command(name: str) -> str:
-    if not _COMMAND.fullmatch(name):
+    if not _COMMAND_PATTERN.fullmatch(name):
         raise ValueError(f"{name!r} isn't a command name")
     return name
 
 
 def _check_option(text: str) -> str:
-    if not _OPTION.fullmatch(text):
+    if not _OPTION_PATTERN.fullmatch(text):
         raise ValueError(f"{text!r} isn't an option; write -x, --name or, for find, -name")
     return text
 
@@ -74,7 +74,7 @@ def _check_variable(text: str) -> str:
 
 
 def _check_image(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not _NAME_REGEX.fullmatch(name):
         raise ValueError(f"{name!r} isn't an image name: use a-z, 0-9, _ and -, at most 64 characters")
     return name
 
@@ -95,7 +95,7 @@ def _check_quality_rule(name: str) -> str:
 
 def _check_host(text: str) -> str:
     entry = normalize_entry(text)
-    if entry.lstrip(".").split(".")[-1] in _THIS_MACHINE:
+    if entry.lstrip(".").split(".")[-1] in _LOCAL_HOST_LABELS:
         raise ValueError(
             f"{text!r} names this machine, but the relay connects only to public addresses; "
             "name a public host"
@@ -287,7 +287,9 @@ def find_profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
         except OSError as problem:
             message = f"can't be listed: {problem.strerror or problem}"
             raise FileError(CODE, [Problem(path=folder, line=None, key="", message=message)]) from problem
-        found |= {path.stem: path for path in paths if path.suffix == ".toml" and path.name != CATEGORIES}
+        found |= {
+            path.stem: path for path in paths if path.suffix == ".toml" and path.name != CATEGORIES_FILE
+        }
     return found
 
 
@@ -301,7 +303,7 @@ def read_profile(path: Path, content: bytes | None = None) -> Profile:
     Raises:
         FileError: with all problems of the file.
     """
-    if not _NAME.fullmatch(path.stem):
+    if not _NAME_REGEX.fullmatch(path.stem):
         message = "the file name is the profile name: use a-z, 0-9, _ and -, at most 64 characters"
         raise FileError(CODE, [Problem(path=path, line=None, key="", message=message)])
     file = tomlfile.read_file(path, CODE) if content is None else tomlfile.parse_content(path, content, CODE)
@@ -317,7 +319,7 @@ def read_categories(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
         FileError: with all problems of the first faulty file.
     """
     found: dict[str, frozenset[str]] = {}
-    for path in (folder / CATEGORIES for folder in folders):
+    for path in (folder / CATEGORIES_FILE for folder in folders):
         if path.exists():
             table = tomlfile.validate_file(tomlfile.read_file(path, CODE), CategoriesTable, CODE)
             found |= {name: frozenset(modules) for name, modules in table.categories.items()}

@@ -71,7 +71,7 @@ def _list_clamps(pairs: tuple[tuple[str, float, float], ...]) -> Iterator[Clampe
             yield ClampedValue(field=f"resources.{field}", requested=requested, effective=effective)
 
 
-WIDEST = LimitRanges(max_processes=LimitRange(least=1, most=64))
+WIDEST_BOUNDS = LimitRanges(max_processes=LimitRange(least=1, most=64))
 """The widest bounds that a profile can set, unless the operator sets others."""
 
 
@@ -190,7 +190,7 @@ def load_policies(
     folders: Sequence[Path],
     *,
     bounds: LimitRanges = DEFAULT_BOUNDS,
-    widest: LimitRanges = WIDEST,
+    widest: LimitRanges = WIDEST_BOUNDS,
     egress: bool = True,
 ) -> PolicySet:
     """Load the profiles of all folders. A file replaces a file of the same name in an earlier folder.

@@ -38,13 +38,13 @@ _Number = TypeVar("_Number", int, float)
 _Item = TypeVar("_Item", int, str)
 
 # Names of a request travel to the runner in the header of one frame, so they are limited.
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-_COMMAND = re.compile(r"[A-Za-z0-9_.:\[-]{1,100}")
+_ITEM_PATTERN = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_COMMAND_REGEX = re.compile(r"[A-Za-z0-9_.:\[-]{1,100}")
 _MAX_NAMES = 200
-_PRINTED = re.compile(r"[!-~]{1,200}")
+_PRINTABLE_PATTERN = re.compile(r"[!-~]{1,200}")
 
 
-_TABLES = ("enforcement", "network", "imports", "commands", "sql", "resources")
+_OVERRIDE_TABLES = ("enforcement", "network", "imports", "commands", "sql", "resources")
 
 
 def tighten_policy(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
@@ -62,9 +62,11 @@ def tighten_policy(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> 
     """
     if not overrides:
         return policy
-    _reject_unknown_keys("overrides", overrides, _TABLES)
+    _reject_unknown_keys("overrides", overrides, _OVERRIDE_TABLES)
     known = tuple(Enforcement)
-    enforcement = _get_choice("overrides", "enforcement", overrides, policy.enforcement, "enforce", known)
+    enforcement = _read_tighter_choice(
+        "overrides", "enforcement", overrides, policy.enforcement, "enforce", known
+    )
     tables = {
         name: _require_table(f"overrides.{name}", value)
         for name, value in overrides.items()
@@ -86,20 +88,20 @@ def _tighten_resources(policy: ResourcePolicy, table: Table) -> ResourcePolicy:
     at = "overrides.resources"
     _reject_unknown_keys(at, table, ("timeout_s", "unit_timeout_s", "memory_mb", "max_processes"))
     memory_mb = policy.memory_bytes // MEGABYTE
-    timeout_s = _get_at_most(at, "timeout_s", table, policy.timeout_s, _parse_number)
-    unit_timeout_s = _get_at_most(at, "unit_timeout_s", table, policy.unit_timeout_s, _parse_number)
+    timeout_s = _read_lowered_limit(at, "timeout_s", table, policy.timeout_s, _parse_number)
+    unit_timeout_s = _read_lowered_limit(at, "unit_timeout_s", table, policy.unit_timeout_s, _parse_number)
     return ResourcePolicy(
         timeout_s=timeout_s,
         unit_timeout_s=min(unit_timeout_s, timeout_s),
-        memory_bytes=_get_at_most(at, "memory_mb", table, memory_mb, _parse_integer) * MEGABYTE,
-        max_processes=_get_at_most(at, "max_processes", table, policy.max_processes, _parse_integer),
+        memory_bytes=_read_lowered_limit(at, "memory_mb", table, memory_mb, _parse_integer) * MEGABYTE,
+        max_processes=_read_lowered_limit(at, "max_processes", table, policy.max_processes, _parse_integer),
     )
 
 
 def _tighten_network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
     at = "overrides.network"
     _reject_unknown_keys(at, table, ("mode", "hosts", "ports", "connect_timeout_s", "http"))
-    mode = NetworkMode(_get_choice(at, "mode", table, policy.mode, "blocked", tuple(NetworkMode)))
+    mode = NetworkMode(_read_tighter_choice(at, "mode", table, policy.mode, "blocked", tuple(NetworkMode)))
     hosts, http, ports = policy.hosts, dict(policy.http), policy.ports
     if "hosts" in table:
         narrowed = _narrow_hosts(f"{at}.hosts", table["hosts"], policy)
@@ -112,7 +114,7 @@ def _tighten_network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
         mode=mode,
         hosts=hosts,
         ports=ports,
-        connect_timeout_s=_get_at_most(
+        connect_timeout_s=_read_lowered_limit(
             at, "connect_timeout_s", table, policy.connect_timeout_s, _parse_number
         ),
         http=http,
@@ -176,7 +178,7 @@ def _parse_nonempty_set(field: str, value: object) -> frozenset[str]:
     texts = _require_list(field, value)
     if not texts or len(texts) > _MAX_NAMES:
         raise _build_type_error(field, f"must have between 1 and {_MAX_NAMES} strings")
-    if not all(isinstance(text, str) and _PRINTED.fullmatch(text) for text in texts):
+    if not all(isinstance(text, str) and _PRINTABLE_PATTERN.fullmatch(text) for text in texts):
         raise _build_type_error(field, "must be a list of ASCII strings, each of at most 200 characters")
     return frozenset(str(text) for text in texts)
 
@@ -192,9 +194,9 @@ def _tighten_imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
         raise _build_wider_error(f"{at}.enforce_forbidden", "can't be switched off")
     return replace(
         policy,
-        mode=ImportMode(_get_choice(at, "mode", table, policy.mode, "enforce", tuple(ImportMode))),
+        mode=ImportMode(_read_tighter_choice(at, "mode", table, policy.mode, "enforce", tuple(ImportMode))),
         submodules=SubmoduleRule(
-            _get_choice(at, "submodules", table, policy.submodules, "exact", tuple(SubmoduleRule))
+            _read_tighter_choice(at, "submodules", table, policy.submodules, "exact", tuple(SubmoduleRule))
         ),
         allowed=_check_allowed_modules(f"{at}.allowed", table["allowed"], policy)
         if "allowed" in table
@@ -208,7 +210,7 @@ def _tighten_imports(policy: ImportPolicy, table: Table) -> ImportPolicy:
 def _tighten_commands(policy: CommandPolicy, table: Table) -> CommandPolicy:
     at = "overrides.commands"
     _reject_unknown_keys(at, table, ("allowed", "blocked", "builtins"))
-    asked = {key: _parse_names(f"{at}.{key}", value, _COMMAND) for key, value in table.items()}
+    asked = {key: _parse_names(f"{at}.{key}", value, _COMMAND_REGEX) for key, value in table.items()}
     return replace(
         policy,
         allowed=_require_subset(f"{at}.allowed", asked.get("allowed", policy.allowed), policy.allowed),
@@ -222,7 +224,9 @@ def _tighten_sql(policy: SqlPolicy, table: Table) -> SqlPolicy:
     _reject_unknown_keys(at, table, tuple(most))
     most.pop("rules")
     rules = _tighten_sql_rules(policy, table.get("rules", {}))
-    limits = {name: _get_at_most(at, name, table, value, _parse_integer) for name, value in most.items()}
+    limits = {
+        name: _read_lowered_limit(at, name, table, value, _parse_integer) for name, value in most.items()
+    }
     return SqlPolicy(rules=rules, **limits)
 
 
@@ -253,7 +257,7 @@ def _check_allowed_modules(field: str, value: object, policy: ImportPolicy) -> f
     return modules
 
 
-def _get_at_most(
+def _read_lowered_limit(
     at: str, key: str, table: Table, most: _Number, read: Callable[[str, object], _Number]
 ) -> _Number:
     if key not in table:
@@ -264,7 +268,9 @@ def _get_at_most(
     return value
 
 
-def _get_choice(at: str, key: str, table: Table, current: str, tightest: str, known: tuple[str, ...]) -> str:
+def _read_tighter_choice(
+    at: str, key: str, table: Table, current: str, tightest: str, known: tuple[str, ...]
+) -> str:
     value = table.get(key, current)
     if value not in known:
         raise _build_type_error(f"{at}.{key}", "must be one of " + ", ".join(known))
@@ -295,7 +301,7 @@ def _parse_integer(field: str, value: object) -> int:
     return value
 
 
-def _parse_names(field: str, value: object, pattern: re.Pattern[str] = _NAME) -> frozenset[str]:
+def _parse_names(field: str, value: object, pattern: re.Pattern[str] = _ITEM_PATTERN) -> frozenset[str]:
     names = _require_list(field, value)
     if not all(isinstance(name, str) and pattern.fullmatch(name) for name in names):
         raise _build_type_error(

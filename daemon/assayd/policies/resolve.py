@@ -20,7 +20,7 @@ from assayd.model.policy import (
     Enforcement,
     ExecutionPolicy,
     HttpRule,
-    IgnoredErrors,
+    IgnoredErrorSeverity,
     ImportMode,
     ImportPolicy,
     LimitRange,
@@ -48,7 +48,7 @@ from assayd.policies.files import (
 )
 from assayd.tomlfile import Problem
 
-Categories = Mapping[str, frozenset[str]]
+ModulesByCategory = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,9 @@ class ProfileDraft:
 class ProfileResolver:
     """A resolver of the profiles' inheritance, which collects all problems in `problems`."""
 
-    def __init__(self, profiles: Mapping[str, Profile], categories: Categories, bounds: LimitRanges) -> None:
+    def __init__(
+        self, profiles: Mapping[str, Profile], categories: ModulesByCategory, bounds: LimitRanges
+    ) -> None:
         self.problems: list[Problem] = []
         self._profiles = profiles
         self._categories = categories
@@ -146,7 +148,7 @@ def _find_contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> I
             if parent.policy.imports.enforce_forbidden:
                 message = f"can't be switched off: the extended profile {parent.policy.name!r} has it on"
                 yield profile.file.problem(("imports", "enforce_forbidden"), message)
-    yield from _find_wide_modules(profile, parents)
+    yield from _find_ineffective_modules(profile, parents)
     images = sorted({parent.policy.image for parent in parents if parent.policy.image is not None})
     if len(images) > 1 and profile.table.image is None:
         message = f"the extended profiles name different images, {' and '.join(images)}: set image"
@@ -157,7 +159,7 @@ def _find_contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> I
     yield from _find_unused_http_rules(profile)
 
 
-def _find_wide_modules(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
+def _find_ineffective_modules(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
     """Yield problems for modules in `only` without effect, because no extended profile allows them."""
     for module in profile.table.imports.only or ():
         if not any(parent.policy.imports.allows(module) for parent in parents):
@@ -193,7 +195,9 @@ def _build_http_rule(table: HttpTable) -> HttpRule:
     return HttpRule(methods=frozenset(table.methods or ()), paths=frozenset(table.paths or ()))
 
 
-def _apply_imports(table: ImportsTable, base: ImportPolicy | None, categories: Categories) -> ImportPolicy:
+def _apply_imports(
+    table: ImportsTable, base: ImportPolicy | None, categories: ModulesByCategory
+) -> ImportPolicy:
     inherited = base or ImportPolicy()
     if table.only is not None:
         inherited = _narrow_imports(inherited, frozenset(table.only))
@@ -252,7 +256,9 @@ def _build_commands(table: CommandsTable) -> CommandPolicy:
         builtins=frozenset(table.builtins or ()),
         options={name: frozenset(options) for name, options in table.options.items()},
         protected=frozenset(table.protected or ()),
-        ignored_errors=IgnoredErrors(table.ignored_errors) if table.ignored_errors is not None else None,
+        ignored_errors=IgnoredErrorSeverity(table.ignored_errors)
+        if table.ignored_errors is not None
+        else None,
     )
 
 
@@ -283,7 +289,7 @@ def _inherit_number(value: float | None, inherited: float) -> float:
     return inherited if value is None else value
 
 
-_LEVELS_BY_SEVERITY = tuple(RuleLevel)
+_ORDERED_LEVELS = tuple(RuleLevel)
 _Levels = tuple[tuple[str, RuleLevel], ...]
 Names = Mapping[str, frozenset[str]]
 
@@ -298,7 +304,7 @@ def merge_policies(first: ExecutionPolicy, second: ExecutionPolicy) -> Execution
     united = replace(
         first,
         name=f"{first.name}+{second.name}",
-        enforcement=first.enforcement if first.reports_only else second.enforcement,
+        enforcement=first.enforcement if first.is_report_only else second.enforcement,
         approve_reported=first.approve_reported or second.approve_reported,
         image=_merge_images(first.image, second.image),
         exec=first.exec or second.exec,
@@ -355,7 +361,7 @@ def _merge_parents_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy
     """Return the merged commands of two parents: of two values of `ignored_errors`, the milder one counts."""
     levels = [each.ignored_errors for each in (a, b) if each.ignored_errors is not None]
     return replace(
-        merge_commands(a, b), ignored_errors=min(levels, key=tuple(IgnoredErrors).index, default=None)
+        merge_commands(a, b), ignored_errors=min(levels, key=tuple(IgnoredErrorSeverity).index, default=None)
     )
 
 
@@ -371,7 +377,7 @@ def _merge_sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
 
 def _merge_quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
     return QualityPolicy(
-        severity=min(a.severity, b.severity, key=_LEVELS_BY_SEVERITY.index),
+        severity=min(a.severity, b.severity, key=_ORDERED_LEVELS.index),
         rules=_merge_levels(a.rules, b.rules),
         generalization=a.generalization or b.generalization,
         mutants=max(a.mutants, b.mutants),
@@ -382,7 +388,7 @@ def _merge_levels(a: _Levels, b: _Levels) -> _Levels:
     """Return each rule's level: the milder level if both policies set one, otherwise the only level."""
     found = dict(a)
     for name, level in b:
-        found[name] = min(found.get(name, level), level, key=_LEVELS_BY_SEVERITY.index)
+        found[name] = min(found.get(name, level), level, key=_ORDERED_LEVELS.index)
     return tuple(sorted(found.items()))
 
 

@@ -14,13 +14,13 @@ from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
 
-BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
+BuildAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
 """Returns the additional files for the bundle of a chain's attempt, by name. The result is empty for other
 attempts.
 """
 
 
-async def attach_nothing(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
+async def build_no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
     """Return an empty mapping, because chains are the only source of attachments."""
     return {}
 

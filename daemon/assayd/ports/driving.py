@@ -56,7 +56,7 @@ class SingleProcessAssignment:
 
 ALONE = SingleProcessAssignment()
 
-Leads = Callable[[], bool]
+IsLeader = Callable[[], bool]
 """Returns whether this process is the leader. Of several processes with one database, only the leader does
 work such as cleanup.
 """

@@ -126,19 +126,19 @@ class TraceOrigin:
 
 
 _NEW = TraceOrigin()
-_ORIGIN: ContextVar[TraceOrigin] = ContextVar("trace_origin", default=_NEW)
+_CURRENT_ORIGIN: ContextVar[TraceOrigin] = ContextVar("trace_origin", default=_NEW)
 
 
 def get_trace_origin() -> TraceOrigin:
     """Return the context that new spans of this task continue."""
-    return _ORIGIN.get()
+    return _CURRENT_ORIGIN.get()
 
 
 @contextmanager
 def continue_trace(origin: TraceOrigin) -> Iterator[None]:
     """Make new spans of this task continue `origin` while the body runs."""
-    token = _ORIGIN.set(origin)
+    token = _CURRENT_ORIGIN.set(origin)
     try:
         yield
     finally:
-        _ORIGIN.reset(token)
+        _CURRENT_ORIGIN.reset(token)

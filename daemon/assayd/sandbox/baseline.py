@@ -17,7 +17,7 @@ _MIB = 2**20
 _SPARE_MB = 16
 """Megabytes for the runner's later needs: the frames of an attempt, a child before its first line."""
 _MIN_MB = 32
-_ROOM_BYTES = 1024 * _MIB
+_CONTAINER_BYTES = 1024 * _MIB
 
 
 async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[str, ...]) -> int:
@@ -32,7 +32,7 @@ async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[
     key = PoolKey(
         image=facts.name,
         image_digest=facts.digest,
-        memory_bytes=_ROOM_BYTES,
+        memory_bytes=_CONTAINER_BYTES,
         pids=16,
         cpus=1.0,
         work_bytes=8 * _MIB,
@@ -59,7 +59,7 @@ async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[
 
 _TIMEOUT_S = 120.0
 _MAX_BYTES = 16 * _MIB
-_SAID = 300
+_MAX_SAID_CHARS = 300
 _SETTLE_TRIES, _SETTLE_S = 100, 0.05
 
 
@@ -105,7 +105,7 @@ async def _run_and_read(engine: Engine, key: PoolKey) -> bytes:
                     printed += block
         except TimeoutError as late:
             raise EngineError("image.program_failed", f"it took more than {_TIMEOUT_S:.0f} seconds") from late
-        said = duplex.diagnostics.decode("utf-8", "replace").strip()[-_SAID:]
+        said = duplex.diagnostics.decode("utf-8", "replace").strip()[-_MAX_SAID_CHARS:]
         await duplex.close()
         for _ in range(_SETTLE_TRIES):
             facts = await engine.facts(ref)

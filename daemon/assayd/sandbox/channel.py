@@ -120,8 +120,8 @@ def get_boolean(header: Header, field: str) -> bool:
     return value
 
 
-FINISH = encode_frame({"type": "finish"})
-LEAVE = encode_frame({"type": "leave"})
+FINISH_FRAME = encode_frame({"type": "finish"})
+LEAVE_FRAME = encode_frame({"type": "leave"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +276,7 @@ class SendAheadWindow:
 
     def finish(self) -> bytes:
         """Return the frame that ends the conversation, or no bytes if it was sent in advance."""
-        return b"" if self._under_way else FINISH
+        return b"" if self._under_way else FINISH_FRAME
 
     def _can_send(self, frames: bytes) -> bool:
         if not self._under_way:
@@ -288,4 +288,4 @@ class SendAheadWindow:
         for index, unit in enumerate(self._spec.units):
             yield b"".join(iter_unit_frames(index, unit, more=index < last))
         if not self._alone and not any(unit.without_check for unit in self._spec.units[-1:]):
-            yield FINISH
+            yield FINISH_FRAME

@@ -25,7 +25,7 @@ from assayd.ports.engine import (
     Engine,
 )
 from assayd.sandbox.channel import (
-    LEAVE,
+    LEAVE_FRAME,
     GuestProtocolError,
     ReadyReport,
     RunnerChannel,
@@ -39,9 +39,9 @@ log = structlog.get_logger()
 OPEN_TIMEOUT_S = 60.0
 REMOVE_TIMEOUT_S = 60.0
 EXIT_REQUEST_TIMEOUT_S = 0.5
-LONG_RUN_S = 0.2
+MIN_LONG_RUN_S = 0.2
 """Seconds after which a run is long; an ordinary run takes a tenth of it."""
-_SAID = 200
+_MAX_TEXT_CHARS = 200
 SETTLE_TRIES, SETTLE_S = 200, 0.05
 """Number of, and seconds between, checks whether a container has ended by itself."""
 
@@ -92,7 +92,7 @@ class Container:
 
     async def lower_priority_later(self) -> None:
         """Lower the container's processor share once its run has lasted 0.2 seconds. Only log a failure."""
-        await asyncio.sleep(LONG_RUN_S)
+        await asyncio.sleep(MIN_LONG_RUN_S)
         try:
             await self._engine.make_way(self.ref)
         except EngineError as problem:
@@ -115,7 +115,7 @@ class Container:
         """
         with suppress(GuestProtocolError, StreamEndedError, EngineError, TimeoutError):
             async with asyncio.timeout(EXIT_REQUEST_TIMEOUT_S):
-                await self.channel.send(LEAVE)
+                await self.channel.send(LEAVE_FRAME)
                 await self.channel.receive()  # Only the end of the stream can follow.
 
     async def ended(self) -> None:
@@ -151,7 +151,7 @@ async def open_container(
                 container.ready = await wait_until_ready(container.channel, key.preload if ahead else ())
         except StreamEndedError as end:
             await _remove_container(container.remove(), ulid)
-            said = container.channel.duplex.diagnostics.decode("utf-8", "replace").strip()[-_SAID:]
+            said = container.channel.duplex.diagnostics.decode("utf-8", "replace").strip()[-_MAX_TEXT_CHARS:]
             message = f"the runner ended before it was ready; its output: {said!r}"
             raise EngineError("runner.silent", message, retryable=True) from end
         except BaseException:

@@ -16,7 +16,7 @@ import structlog
 
 from assayd.aio import Deadline
 from assayd.errors import EngineError
-from assayd.findings.network_rules import RULE_TEXTS, select_hook_rule
+from assayd.findings.network_rules import TEXT_BY_RULE, select_hook_rule
 from assayd.model.policy import ImportMode
 from assayd.model.run import (
     CapturedOutput,
@@ -53,7 +53,7 @@ from assayd.sandbox.streams import StreamSet, open_streams
 
 log = structlog.get_logger()
 
-MAX_DROPPED = 100
+MAX_DROPPED_OUTPUTS = 100
 CHECK = "check"
 """The event that a unit sends before work that the judgement doesn't need."""
 
@@ -252,7 +252,7 @@ class Conversation:
         if event.kind != "network" or event.allowed:
             return event
         rule = select_hook_rule(self._spec.network.mode)
-        return replace(event, rule=rule.value, reason=RULE_TEXTS[rule].reason)
+        return replace(event, rule=rule.value, reason=TEXT_BY_RULE[rule].reason)
 
     def _finish_unit(self, index: int, result: UnitResult) -> None:
         self._current = None
@@ -318,13 +318,13 @@ def _iter_log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
 
 def _read_dropped_outputs(header: Header) -> tuple[str, ...]:
     reasons = header.get("outputs_dropped")
-    if type(reasons) is not list or len(reasons) > MAX_DROPPED:
+    if type(reasons) is not list or len(reasons) > MAX_DROPPED_OUTPUTS:
         raise GuestProtocolError("bye.outputs_dropped is not a short list")
     return tuple(get_text({"type": "bye", "reason": r}, "reason") for r in reasons)
 
 
 MAX_EVENTS = 200
-MAX_RECORDS = 8
+MAX_RESULT_RECORDS = 8
 
 
 class UnitTranscript:
@@ -380,7 +380,7 @@ class UnitTranscript:
         Raises: GuestProtocolError, if the frame is malformed or out of order, or the results exceed their
         limit.
         """
-        index, last = get_integer(header, "index", most=MAX_RECORDS), get_boolean(header, "last")
+        index, last = get_integer(header, "index", most=MAX_RESULT_RECORDS), get_boolean(header, "last")
         if index != len(self._records) - self._open:
             raise GuestProtocolError("result records out of order")
         if not self._open:

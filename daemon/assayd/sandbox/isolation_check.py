@@ -25,9 +25,9 @@ Facts = Mapping[str, JsonValue]
 """The result of the isolation probe, in plain JSON."""
 
 UID = 10001
-WRITABLE = frozenset({"/sandbox", "/dev/shm"})  # noqa: S108 - named to be checked
+WRITABLE_PATHS = frozenset({"/sandbox", "/dev/shm"})  # noqa: S108 - named to be checked
 
-_SETUP = """
+_SETUP_SOURCE = """
 import ctypes, errno, mmap, os, socket
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -70,8 +70,8 @@ def executable(folder):
     return True
 """
 
-ISOLATION = (
-    _SETUP
+ISOLATION_SOURCE = (
+    _SETUP_SOURCE
     + """
 
 def status_of(process):
@@ -120,8 +120,8 @@ SYSCALLS = {
 }
 """System calls that must be rejected, with their numbers on x86_64 and on aarch64."""
 
-EGRESS = (
-    _SETUP
+EGRESS_SOURCE = (
+    _SETUP_SOURCE
     + """
 
 def connects(host, port):
@@ -174,7 +174,7 @@ def probe():
     return len(children)
 """
 
-RUNNER_MEMORY = """
+RUNNER_MEMORY_SOURCE = """
 import os, socket
 
 for least in range(0, 1001, 50):
@@ -203,7 +203,7 @@ while True:
 """
 """Fills memory so that the runner is the largest process: the run must end and be reported."""
 
-CLOCK = """
+CLOCK_SOURCE = """
 def probe():
     while True:
         pass
@@ -250,7 +250,7 @@ class Probe:
     deadline_s: float = 15.0
 
 
-_EXPECTED: Facts = {
+_EXPECTED_FACTS: Facts = {
     "uids": [UID],
     "groups": [],
     "capabilities": ["0" * 16] * 5,
@@ -279,9 +279,9 @@ def _accept_any_value(value: JsonValue) -> Iterator[str]:
 def _check_isolation(value: JsonValue, executable: Sequence[str] = ()) -> Iterator[str]:
     """Yield a sentence for each unexpected observation of the isolation probe."""
     facts = value if isinstance(value, dict) else {}
-    yield from _find_differences(facts, {**_EXPECTED, "executable": [*executable]})
+    yield from _find_differences(facts, {**_EXPECTED_FACTS, "executable": [*executable]})
     places = facts.get("writable")
-    if not isinstance(places, list) or not WRITABLE.issuperset(map(str, places)):
+    if not isinstance(places, list) or not WRITABLE_PATHS.issuperset(map(str, places)):
         yield f"writable places: {places!r}"
 
 
@@ -328,7 +328,13 @@ def build_probes(*, max_processes: int, work_bytes: int, constants: Sequence[str
             cause=Cause.COMPLETED,
             complaints=_build_limit_check(work_bytes, "bytes written"),
         ),
-        Probe(name="clock", source=CLOCK, cause=Cause.TIMEOUT, complaints=_accept_any_value, deadline_s=0.2),
+        Probe(
+            name="clock",
+            source=CLOCK_SOURCE,
+            cause=Cause.TIMEOUT,
+            complaints=_accept_any_value,
+            deadline_s=0.2,
+        ),
         Probe(name="output", source=OUTPUT, cause=Cause.OUTPUT_LIMIT, complaints=_accept_any_value),
         Probe(name="memory", source=MEMORY, cause=Cause.OUT_OF_MEMORY, complaints=_accept_any_value),
     )
@@ -347,10 +353,10 @@ def build_exec_probes(constants: Sequence[str] = ()) -> tuple[Probe, ...]:
 
 
 def _build_isolation_source(constants: Sequence[str]) -> str:
-    return f"{ISOLATION}\n\nSYSCALLS = {SYSCALLS!r}\nCONSTANTS = {list(constants)!r}\n"
+    return f"{ISOLATION_SOURCE}\n\nSYSCALLS = {SYSCALLS!r}\nCONSTANTS = {list(constants)!r}\n"
 
 
-EGRESS_PROBES = (Probe(name="egress", source=EGRESS, cause=Cause.COMPLETED, complaints=_check_egress),)
+EGRESS_PROBES = (Probe(name="egress", source=EGRESS_SOURCE, cause=Cause.COMPLETED, complaints=_check_egress),)
 """The probe for a container whose profile has an allowlist."""
 
 
@@ -362,7 +368,7 @@ LIMITS = Limits(
     work_bytes=8 * 2**20,
     output_read_bytes=2**20,
 )
-_BLOCKED = NetworkPolicy()
+_NO_NETWORK_POLICY = NetworkPolicy()
 
 
 CHECKED_IMAGE = "python"
@@ -370,7 +376,7 @@ CHECKED_IMAGE = "python"
 
 
 def _build_lost_runner_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
-    argv = [*interpreter, "-c", RUNNER_MEMORY]
+    argv = [*interpreter, "-c", RUNNER_MEMORY_SOURCE]
     unit = Unit(
         name="runner memory", program=Program.EXEC, arguments={"argv": argv, "env": {}}, deadline_s=10.0
     )
@@ -435,11 +441,14 @@ async def _run_probes(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, f
         )
         return
     for probe, unit in zip(tried, result.units, strict=True):
-        found.extend(_find_complaints(probe, unit))
+        found.extend(_find_probe_failures(probe, unit))
 
 
 def build_canary_spec(
-    tried: Sequence[Probe], image: str, network: NetworkPolicy = _BLOCKED, limits: Limits | None = None
+    tried: Sequence[Probe],
+    image: str,
+    network: NetworkPolicy = _NO_NETWORK_POLICY,
+    limits: Limits | None = None,
 ) -> RunSpec:
     """Return the spec of one container that runs all probes in order. The default limits are `LIMITS`."""
     return RunSpec(
@@ -466,7 +475,7 @@ def build_canary_spec(
     )
 
 
-def _find_complaints(probe: Probe, unit: UnitResult) -> list[str]:
+def _find_probe_failures(probe: Probe, unit: UnitResult) -> list[str]:
     cause = unit.outcome.cause
     if cause is not probe.cause:
         said = unit.stderr.text()[-200:]

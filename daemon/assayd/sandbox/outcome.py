@@ -36,21 +36,21 @@ from assayd.model.run import (
     UnitResult,
 )
 
-_DAEMON_KILLS = {
+_CAUSE_BY_UNIT_END = {
     UnitEndReason.DEADLINE: (Cause.TIMEOUT, "unit deadline"),
     UnitEndReason.OUTPUT_LIMIT: (Cause.OUTPUT_LIMIT, "output read cap"),
     UnitEndReason.RESULT_LIMIT: (Cause.OUTPUT_LIMIT, "result cap"),
 }
 
-_RUN_ENDS = {
+_CAUSE_BY_RUN_END = {
     RunEndReason.CANCELLED: Cause.CANCELLED,
     RunEndReason.DEADLINE: Cause.TIMEOUT,
     RunEndReason.PROTOCOL: Cause.PROTOCOL_VIOLATION,
     RunEndReason.ENGINE: Cause.INFRASTRUCTURE,
 }
 
-_KILLED = 128 + signal.SIGKILL
-RUNNER_FAULT = 70
+_EXIT_KILLED = 128 + signal.SIGKILL
+EXIT_RUNNER_FAULT = 70
 """Exit code of a runner that couldn't do its work."""
 
 
@@ -74,8 +74,8 @@ def _determine_final_unit_outcome(unit: UnitResult, ended: RunOutcome | None) ->
 
 def determine_unit_outcome(unit: UnitResult, planned: Unit) -> RunOutcome:
     """Return the outcome of a unit whose end the runner observed."""
-    if unit.end in _DAEMON_KILLS:
-        cause, by = _DAEMON_KILLS[unit.end]
+    if unit.end in _CAUSE_BY_UNIT_END:
+        cause, by = _CAUSE_BY_UNIT_END[unit.end]
         first = _find_first_limit(unit) if unit.end is UnitEndReason.DEADLINE else None
         spent = _describe_time(unit, planned.deadline_s) if cause is Cause.TIMEOUT and first is None else {}
         return _build_outcome(first or cause, unit, killed_by=by, **spent)
@@ -189,7 +189,7 @@ def _classify_failed_run(result: RunResult, limits: Limits) -> RunOutcome | None
         return _classify_lost_runner(result.container, evidence)
     if result.end is RunEndReason.DEADLINE:
         evidence["timeout_s"] = limits.timeout_s
-    return RunOutcome(cause=_RUN_ENDS[result.end], evidence=evidence)
+    return RunOutcome(cause=_CAUSE_BY_RUN_END[result.end], evidence=evidence)
 
 
 def _classify_lost_runner(container: ContainerFacts, evidence: dict[str, object]) -> RunOutcome:
@@ -200,12 +200,12 @@ def _classify_lost_runner(container: ContainerFacts, evidence: dict[str, object]
     evidence |= {} if kills is None else {"kernel_oom_kills": kills}
     # PID 1 can't be killed from inside, except by exhausting memory, which engines don't always report. If
     # the kernel is known to have killed no process, the signal came from the host.
-    by_signal = container.exit_code == _KILLED and not container.killed
+    by_signal = container.exit_code == _EXIT_KILLED and not container.killed
     if container.oom_killed or (by_signal and kills != 0):
         return RunOutcome(cause=Cause.OUT_OF_MEMORY, evidence=evidence)
     # The other two exit codes are the runner's own: 70 is its fault; it exits with 0 if its standard input
     # closes, which means that the daemon's connection broke.
-    ours = (None, 0, RUNNER_FAULT, _KILLED)
+    ours = (None, 0, EXIT_RUNNER_FAULT, _EXIT_KILLED)
     cause = Cause.INFRASTRUCTURE if container.exit_code in ours else Cause.PROTOCOL_VIOLATION
     return RunOutcome(cause=cause, evidence=evidence)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from assayd.aio import compute_backoff_delay_s, pause, run_cleanup, task_group
+from assayd.aio import compute_backoff_delay_s, open_task_group, pause, run_cleanup
 from assayd.clock import Clock, IdSource
 from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
@@ -41,7 +41,7 @@ from assayd.sandbox.pool_decisions import (
 
 log = structlog.get_logger()
 
-TICK_S = 1.0
+TICK_INTERVAL_S = 1.0
 CIRCUIT_OPEN_FAILURES = 2
 """Consecutive failed creations after which the circuit is open, until one succeeds."""
 STUCK_REMOVAL_RETRY_S = 60.0
@@ -106,7 +106,7 @@ class ContainerPool:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ContainerPool]:
         """Run the pool for the duration of the `with` block. Remove every container at its end."""
-        async with task_group() as self._tasks:
+        async with open_task_group() as self._tasks:
             self._open = True
             ticker = self._tasks.create_task(self._run_periodically(), name="pool-tick")
             try:
@@ -400,7 +400,7 @@ class ContainerPool:
 
     async def _run_periodically(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(TICK_INTERVAL_S)
             self._retry_stuck_removals()
             self._update()
 
@@ -416,7 +416,7 @@ class SweepReport:
     left: tuple[str, ...]
 
 
-def is_any_executor(executor: str) -> bool:
+def accept_any_executor(executor: str) -> bool:
     """Return True, to accept the containers of the daemon and of every executor."""
     return True
 
@@ -436,7 +436,7 @@ class Reaper:
         daemon_id: str,
         live: Callable[[], frozenset[str]],
         on_gone: Callable[[str], None],
-        owns: Callable[[str], bool] = is_any_executor,
+        owns: Callable[[str], bool] = accept_any_executor,
     ) -> None:
         self._engine = engine
         self._daemon_id = daemon_id

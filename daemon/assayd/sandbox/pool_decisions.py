@@ -42,15 +42,15 @@ class PoolKey:
 
 
 _key_of, _memory_of = attrgetter("key"), attrgetter("memory_bytes")
-_parts_of = attrgetter(*(each.name for each in fields(PoolKey)))
+_get_key_parts = attrgetter(*(each.name for each in fields(PoolKey)))
 
 
-_KNOWN: WeakValueDictionary[tuple[object, ...], PoolKey] = WeakValueDictionary()
+_KEY_BY_PARTS: WeakValueDictionary[tuple[object, ...], PoolKey] = WeakValueDictionary()
 
 
 def intern_key(key: PoolKey) -> PoolKey:
     """Return the known key that equals `key`. If there is none, register and return `key`."""
-    return _KNOWN.setdefault(_parts_of(key), key)
+    return _KEY_BY_PARTS.setdefault(_get_key_parts(key), key)
 
 
 @lru_cache(maxsize=1024)
@@ -75,7 +75,7 @@ class PoolLimits:
     processors: int = 1
 
 
-RESERVED = 2
+RESERVED_COUNT = 2
 """Warm containers of a key that are reserved for idle flows."""
 
 STARTS_PER_RESERVE_START = 2
@@ -175,14 +175,14 @@ Action = AssignContainer | RemoveContainer | CreateContainer
 
 def decide_actions(state: PoolState, now: float) -> list[Action]:
     """Return the next actions in order: remove unfit containers, assign, remove surplus, evict, create."""
-    unfit = list(_remove_unfit(state, now))
+    unfit = list(_iter_unfit_removals(state, now))
     state = _apply_removals(state, unfit)
-    assigned = _assign(state, may_create=now >= state.blocked_until)
+    assigned = _list_assignments(state, may_create=now >= state.blocked_until)
     state = _apply_assignments(state, assigned)
-    surplus = list(_remove_surplus(state))
+    surplus = list(_iter_surplus_removals(state))
     state = _apply_removals(state, surplus)
     startable = _list_startable_keys(state)
-    evicted = list(_evict_idle(state, len(startable)))
+    evicted = list(_iter_evictions(state, len(startable)))
     creations = [] if now < state.blocked_until else list(_create(state, startable))
     return [*unfit, *assigned, *surplus, *evicted, *creations]
 
@@ -194,10 +194,10 @@ def find_idle_spare(state: PoolState, key: PoolKey, *, quick: bool) -> str | Non
     """
     fitting = [idle.ulid for idle in state.idle if idle.key == key and idle.alive]
     busy = state.waiting or len(state.leased) >= state.limits.processors
-    return None if busy or len(fitting) <= (0 if quick else RESERVED) else fitting[0]
+    return None if busy or len(fitting) <= (0 if quick else RESERVED_COUNT) else fitting[0]
 
 
-def _remove_unfit(state: PoolState, now: float) -> Iterator[RemoveContainer]:
+def _iter_unfit_removals(state: PoolState, now: float) -> Iterator[RemoveContainer]:
     """Yield removals of idle containers that must not be leased because they are dead or too old."""
     for idle in state.idle:
         if not idle.alive:
@@ -206,20 +206,20 @@ def _remove_unfit(state: PoolState, now: float) -> Iterator[RemoveContainer]:
             yield RemoveContainer(ulid=idle.ulid, reason="age")
 
 
-def _assign(state: PoolState, *, may_create: bool) -> list[AssignContainer]:
+def _list_assignments(state: PoolState, *, may_create: bool) -> list[AssignContainer]:
     """Return the assignments in turn. While enough containers can be created, save the reserved ones.
 
     Reserved containers are for idle flows.
     """
     if not state.waiting or not state.idle:
         return []
-    sparingly = list(_assign_in_turn(state, reserved=RESERVED))
+    sparingly = list(_iter_assignments(state, reserved=RESERVED_COUNT))
     if may_create and len(_list_startable_keys(_apply_assignments(state, sparingly))) <= state.room:
         return sparingly
-    return list(_assign_in_turn(state, reserved=0))
+    return list(_iter_assignments(state, reserved=0))
 
 
-def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[AssignContainer]:
+def _iter_assignments(state: PoolState, *, reserved: int) -> Iterator[AssignContainer]:
     """Yield, for each waiter in turn, an assignment of the oldest container with the waiter's key.
 
     Of the containers created for the reserve, the last `reserved` ones are kept for idle flows, which have
@@ -261,7 +261,7 @@ def _apply_assignments(state: PoolState, assigned: Sequence[AssignContainer]) ->
     )
 
 
-def _remove_surplus(state: PoolState) -> Iterator[RemoveContainer]:
+def _iter_surplus_removals(state: PoolState) -> Iterator[RemoveContainer]:
     """Yield removals of the oldest idle containers that exceed the number limit or memory limit."""
     wanted = dict(state.targets)
     memory = 0
@@ -300,7 +300,7 @@ def _count_shortages(state: PoolState) -> dict[PoolKey, int]:
     ready = dict(Counter(map(_key_of, state.idle)))
     short = {}
     for key, wanted in state.targets.items():
-        lacks = min(wanted, RESERVED) - ready.get(key, 0)
+        lacks = min(wanted, RESERVED_COUNT) - ready.get(key, 0)
         if lacks > 0:
             short[key] = lacks
     return short
@@ -326,13 +326,13 @@ def _find_due_reserve_key(state: PoolState) -> list[PoolKey]:
     lacks = {key: short - state.refilling.get(key, 0) for key, short in _count_shortages(state).items()}
     key = max(lacks, key=lambda key: lacks[key], default=None)
     return (
-        [create.key for create in _create_within_memory(state, [key])]
+        [create.key for create in _iter_affordable_creations(state, [key])]
         if key is not None and lacks[key] > 0
         else []
     )
 
 
-def _evict_idle(state: PoolState, starts: int) -> Iterator[RemoveContainer]:
+def _iter_evictions(state: PoolState, starts: int) -> Iterator[RemoveContainer]:
     """Yield removals of other keys' idle containers that occupy capacity that waiters need."""
     if not state.waiting:
         return
@@ -346,12 +346,12 @@ def _create(state: PoolState, startable: Sequence[PoolKey]) -> Iterator[CreateCo
     wanted = startable[: max(state.room, 0)]
     yield from (CreateContainer(key=key) for key in wanted)
     if not state.waiting:
-        yield from _refill_idle(state)
+        yield from _iter_refills(state)
     elif state.room > len(wanted) and state.creating < state.limits.start_concurrency:
         yield from (CreateContainer(key=key, ahead=True) for key in _find_due_reserve_key(state))
 
 
-def _refill_idle(state: PoolState) -> Iterator[CreateContainer]:
+def _iter_refills(state: PoolState) -> Iterator[CreateContainer]:
     """Yield creations for reserves. While attempts run, create only for keys with few containers.
 
     One removal can run concurrently, because the engine must alternate between creations and removals under
@@ -363,10 +363,10 @@ def _refill_idle(state: PoolState) -> Iterator[CreateContainer]:
     room = min(state.room, at_once - state.creating - max(state.removing - 1, 0))
     if room > 0:
         due = [key for key in _list_missing_keys(state) if not state.busy or key in low]
-        yield from _create_within_memory(state, due[:room])
+        yield from _iter_affordable_creations(state, due[:room])
 
 
-def _create_within_memory(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[CreateContainer]:
+def _iter_affordable_creations(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[CreateContainer]:
     """Yield the creations for which the idle containers leave enough memory."""
     memory = state.limits.idle_memory_bytes - sum(map(_memory_of, state.idle))
     for key in keys:

@@ -18,7 +18,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assayd.aio import Deadline, run_cleanup, task_group
+from assayd.aio import Deadline, open_task_group, run_cleanup
 from assayd.clock import Clock
 from assayd.errors import EngineError
 from assayd.imaging.tree import LABEL_BASELINE, compute_guest_digest
@@ -111,10 +111,10 @@ def get_constant_variables(facts: ImageFacts) -> tuple[str, ...]:
     return tuple(facts.labels.get(LABEL_CONSTANTS, "").split())
 
 
-COUNTERS = Path("/proc/vmstat")
+VMSTAT_PATH = Path("/proc/vmstat")
 
 
-def read_oom_kill_count(counters: Path = COUNTERS) -> int | None:
+def read_oom_kill_count(counters: Path = VMSTAT_PATH) -> int | None:
     """Return the number of out-of-memory kills on this host since it booted, or None if it is unknown."""
     try:
         text = counters.read_bytes()
@@ -251,7 +251,7 @@ class Sandbox:
             return classify_run(await self._run_container(lease, deadline, observer), lease.spec)
         first_units = len(lease.spec.units) - len(lease.further.spec.units)
         later = SecondContainerObserver(observer or RunObserver(), first_units)
-        async with task_group() as tasks:
+        async with open_task_group() as tasks:
             second = tasks.create_task(
                 self._run_container(lease.further, deadline, later), name="run-second-half"
             )

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from assayd.aio import task_group
+from assayd.aio import open_task_group
 from assayd.errors import EngineError
 from assayd.guest.frames import WINDOW, Header, compute_window_cost, encode_frame
 from assayd.model.run import NetworkEvent
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 _GRANT_BYTES = WINDOW // 4
 _PIECE_BYTES = 32 * 1024
-_MAX_STREAMS = 2**31
+_MAX_STREAM_NUMBER = 2**31
 
 
 class RelayedStream:
@@ -148,11 +148,11 @@ class StreamSet:
         """Process a frame from the runner. Raises: GuestProtocolError, if the frame is invalid."""
         match header["type"]:
             case "stream_open":
-                self._begin_stream(unit, get_integer(header, "stream", most=_MAX_STREAMS))
+                self._begin_stream(unit, get_integer(header, "stream", most=_MAX_STREAM_NUMBER))
             case "stream_limit":
                 self._session.record_limit_reached(unit)
             case kind:
-                stream = self._get_stream(get_integer(header, "stream", most=_MAX_STREAMS))
+                stream = self._get_stream(get_integer(header, "stream", most=_MAX_STREAM_NUMBER))
                 if stream is not None:
                     _deliver_frame(stream, str(kind), header, body)
 
@@ -225,7 +225,7 @@ def _deliver_frame(stream: RelayedStream, kind: str, header: Header, body: bytes
 @asynccontextmanager
 async def open_streams(channel: RunnerChannel, session: EgressSession) -> AsyncIterator[StreamSet]:
     """Yield the streams of an attempt for the `with` block, and stop them at its end."""
-    async with task_group() as tasks:
+    async with open_task_group() as tasks:
         streams = StreamSet(channel, session, tasks)
         try:
             yield streams

@@ -88,21 +88,23 @@ def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
     """
     if len(paths) > MAX_PATHS:
         message = f"{field} names {len(paths)} paths; {MAX_PATHS} are allowed."
-        yield _path_finding("path.too_many", message, "Use fewer paths; combine small files.")
+        yield _build_path_finding("path.too_many", message, "Use fewer paths; combine small files.")
         return
     for path in paths:
-        wrong = next(((what, remedy) for judge, what, remedy in _PROBLEMS if judge(path)), None)
+        wrong = next(((what, remedy) for judge, what, remedy in _PATH_FAULTS if judge(path)), None)
         if wrong is not None:
-            yield _path_finding("path.invalid", f"{field}: {_to_ascii_path(path)} {wrong[0]}.", wrong[1])
+            yield _build_path_finding(
+                "path.invalid", f"{field}: {_to_ascii_path(path)} {wrong[0]}.", wrong[1]
+            )
     yield from _iter_clash_findings(paths, field)
     if len(json.dumps([escape(path) for path in paths])) > _MAX_COLLECTED_CHARS and field == "collect":
-        yield _path_finding(
+        yield _build_path_finding(
             "path.too_many", "The paths of collect are too long in total.", "Use shorter names."
         )
 
 
 _Judge = Callable[[str], bool]
-_PROBLEMS: tuple[tuple[_Judge, str, str], ...] = (
+_PATH_FAULTS: tuple[tuple[_Judge, str, str], ...] = (
     (lambda path: not path, "is empty", "Give every file a name."),
     (
         lambda path: path.startswith("/") or path[1:3] == ":\\",
@@ -142,12 +144,12 @@ def _iter_clash_findings(paths: Collection[str], field: str) -> Iterator[Finding
             if folder in known:
                 below = _to_ascii_path(path)
                 message = f"{field}: {_to_ascii_path(folder)} is a file and also a folder of {below}."
-                yield _path_finding("path.clash", message, "Rename one of them.")
+                yield _build_path_finding("path.clash", message, "Rename one of them.")
 
 
 def _to_ascii_path(path: str) -> str:
     return ascii(shorten_text(path, 120))
 
 
-def _path_finding(rule: str, message: str, suggestion: str) -> Finding:
+def _build_path_finding(rule: str, message: str, suggestion: str) -> Finding:
     return Finding(rule=rule, category="paths", message=message, suggestion=suggestion)

@@ -33,7 +33,7 @@ from sqlalchemy.pool import QueuePool
 from assayd.documents import serialize_compact
 from assayd.errors import ConfigError, StoreError
 from assayd.store import tables
-from assayd.store.faults import to_store_error, translate_errors, unusable_database_error
+from assayd.store.faults import build_unusable_database_error, to_store_error, translate_errors
 from assayd.store.server import (
     MAX_CONFLICT_TRIES,
     ServerRetry,
@@ -124,7 +124,7 @@ def _require_intact(path: Path) -> None:
     finally:
         connection.close()
     if answer != "ok":
-        raise unusable_database_error(path, "store.corrupt", f"the database is damaged ({answer})")
+        raise build_unusable_database_error(path, "store.corrupt", f"the database is damaged ({answer})")
 
 
 def _open_sqlite(path: Path) -> OpenDatabase:

@@ -36,11 +36,11 @@ from assayd.model.attempt import SECOND_RUN, Artifact, Bundle, WrittenBundle, fo
 from assayd.store.faults import translate_errors
 from assayd.store.unsynced import MAX_BYTES
 
-MAX_NESTING = 16
+MAX_BUNDLE_DEPTH = 16
 
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def split_relative_path(name: str) -> tuple[str, ...] | None:
@@ -54,7 +54,7 @@ def split_relative_path(name: str) -> tuple[str, ...] | None:
     except UnicodeEncodeError:
         return None
     odd = any(part in {"", ".", ".."} or not part.isprintable() for part in found)
-    return None if long or odd or len(found) > MAX_NESTING else found
+    return None if long or odd or len(found) > MAX_BUNDLE_DEPTH else found
 
 
 @contextmanager
@@ -65,10 +65,10 @@ def open_folder(folder: int | Path, *names: str) -> Iterator[int]:
     """
     with ExitStack() as stack:
         if isinstance(folder, Path):
-            folder = os.open(folder, _OPEN_FOLDER)
+            folder = os.open(folder, _OPEN_FOLDER_FLAGS)
             stack.callback(os.close, folder)
         for name in names:
-            folder = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+            folder = os.open(name, _OPEN_FOLDER_FLAGS, dir_fd=folder)
             stack.callback(os.close, folder)
         yield folder
 
@@ -92,7 +92,7 @@ def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True
         for name, content in files.items():
             *within, last = name.split("/")
             parent = _open_cached_folder(tuple(within), folders, stack)
-            handle = os.open(last, _NEW_FILE, 0o400, dir_fd=parent)
+            handle = os.open(last, _CREATE_FILE_FLAGS, 0o400, dir_fd=parent)
             stack.callback(os.close, handle)
             write_all(handle, content)
             if durable:  # starts writeback without waiting for it
@@ -118,7 +118,7 @@ def rename_to_final(parent: int, temporary: str, name: str, *, durable: bool = T
 def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -1) -> bytes:
     """Read up to `most` bytes (-1: all) of a regular file below a folder, from the offset `start`."""
     with open_folder(folder, *name[:-1]) as parent:
-        handle = os.open(name[-1], _OLD_FILE, dir_fd=parent)
+        handle = os.open(name[-1], _OLD_FILE_FLAGS, dir_fd=parent)
         with os.fdopen(handle, "rb", buffering=0) as file:
             file.seek(start)
             return file.read(most) or b""
@@ -150,7 +150,7 @@ def _open_cached_folder(names: tuple[str, ...], folders: dict[tuple[str, ...], i
     if names not in folders:
         parent = _open_cached_folder(names[:-1], folders, stack)
         os.mkdir(names[-1], 0o700, dir_fd=parent)
-        folders[names] = os.open(names[-1], _OPEN_FOLDER, dir_fd=parent)
+        folders[names] = os.open(names[-1], _OPEN_FOLDER_FLAGS, dir_fd=parent)
         stack.callback(os.close, folders[names])
     return folders[names]
 
@@ -163,7 +163,7 @@ def write_all(handle: int, content: bytes) -> None:
 
 
 OTHER = "application/octet-stream"
-_TEXTS = {
+_TYPE_BY_SUFFIX = {
     ".log": "text/plain; charset=utf-8",
     ".txt": "text/plain; charset=utf-8",
     ".csv": "text/csv; charset=utf-8",
@@ -192,7 +192,7 @@ def detect_media_type(name: str, content: bytes) -> str:
         return found if content.startswith(beginnings) else OTHER
     if suffix == ".webp":
         return "image/webp" if content[:4] == b"RIFF" and content[8:12] == b"WEBP" else OTHER
-    return _TEXTS.get(suffix, OTHER)
+    return _TYPE_BY_SUFFIX.get(suffix, OTHER)
 
 
 def _get_suffix(name: str) -> str:
@@ -209,10 +209,10 @@ PIECE_BYTES = 256 * 2**10
 DIGEST_CHARS = 32
 MIN_SWEEP_AGE_S = 86_400.0
 """Age in seconds below which another process's unfinished bundles aren't removed."""
-_TEMPORARY = ".tmp-"
-_FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_TEMP_NAME_PREFIX = ".tmp-"
+_FOLDER_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9A-Z]{26}")
-_BUNDLE = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z_[0-9A-Z]{26}(-[0-9a-f]{32})?(\.run2)?")
+_BUNDLE_PATTERN = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z_[0-9A-Z]{26}(-[0-9a-f]{32})?(\.run2)?")
 _EXISTS_ERRNOS = {errno.ENOTEMPTY, errno.EEXIST}
 
 
@@ -303,7 +303,7 @@ class FileArtifactStore:
     def _write_bundle(self, bundle: Bundle) -> WrittenBundle:
         files, artifacts = build_bundle_contents(bundle)
         category, platform = get_bundle_folder_names(bundle)
-        temporary = f"{_TEMPORARY}{_check_attempt_id(bundle)}{_build_run_suffix(bundle.run_number)}"
+        temporary = f"{_TEMP_NAME_PREFIX}{_check_attempt_id(bundle)}{_build_run_suffix(bundle.run_number)}"
         with translate_errors("writing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with open_folder(self._root) as root:
@@ -357,7 +357,7 @@ class FileArtifactStore:
         except FileNotFoundError:
             with suppress(FileNotFoundError):
                 remove_folder(parent, name)
-        temporary = f"{_TEMPORARY}{name}"
+        temporary = f"{_TEMP_NAME_PREFIX}{name}"
         os.mkdir(temporary, 0o700, dir_fd=parent)
         with open_folder(parent, temporary) as folder:
             write_files(folder, files)
@@ -380,7 +380,7 @@ class FileArtifactStore:
 
     def _remove(self, within: tuple[str, ...]) -> None:
         category, platform, name = within
-        temporary = f"{_TEMPORARY}{name}"
+        temporary = f"{_TEMP_NAME_PREFIX}{name}"
         with translate_errors("removing a bundle"):
             try:
                 with open_folder(self._root, category, platform) as parent:
@@ -394,7 +394,7 @@ class FileArtifactStore:
         swept = 0
         with translate_errors("sweeping the bundles"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
+            for left in self._root.glob(f"*/*/{_TEMP_NAME_PREFIX}*"):
                 with open_folder(self._root, *left.parent.relative_to(self._root).parts) as parent:
                     remove_folder(parent, left.name)
                 swept += 1
@@ -490,7 +490,7 @@ def _describe_file(name: str, content: bytes, bundle: Bundle) -> Artifact:
 
 
 def _check_folder_name(name: str) -> str:
-    if not _FOLDER.fullmatch(name):
+    if not _FOLDER_PATTERN.fullmatch(name):
         raise StoreError("artifact.name", f"{name!r} isn't a valid category or platform")
     return name
 
@@ -511,7 +511,11 @@ def split_location(location: str) -> tuple[str, ...]:
     Raises: StoreError ``artifact.missing`` if the location is malformed.
     """
     parts = tuple(location.split("/"))
-    fits = len(parts) == 3 and all(map(_FOLDER.fullmatch, parts[:2])) and _BUNDLE.fullmatch(parts[2])
+    fits = (
+        len(parts) == 3
+        and all(map(_FOLDER_PATTERN.fullmatch, parts[:2]))
+        and _BUNDLE_PATTERN.fullmatch(parts[2])
+    )
     if not fits:
         raise build_artifact_missing_error(location, "")
     return parts

@@ -151,7 +151,7 @@ MAX_RULE_LISTS = 5_000
 """Distinct rule lists to count, the most frequent first: untrusted code chooses them."""
 MAX_RULES = 100
 MAX_SLOWEST = 10
-_FINISHED = attempts.join(verdicts, verdicts.c.attempt_id == attempts.c.id)
+_FINISHED_ATTEMPTS = attempts.join(verdicts, verdicts.c.attempt_id == attempts.c.id)
 
 
 def summary(connection: Connection, query: AttemptQuery, bucket_s: int) -> Summary:
@@ -172,7 +172,7 @@ def _fetch_counts(connection: Connection, wanted: list[Any], bucket_s: int) -> t
     columns = (begins, attempts.c.kind, verdicts.c.verdict, verdicts.c.cause)
     statement = (
         select(*columns, func.count().label("number"))
-        .select_from(_FINISHED)
+        .select_from(_FINISHED_ATTEMPTS)
         .where(*wanted)
         .group_by(*columns)
         .order_by(begins.desc())
@@ -194,7 +194,7 @@ def _fetch_rule_counts(connection: Connection, wanted: list[Any]) -> tuple[tuple
     number = func.count().label("number")
     statement = (
         select(verdicts.c.rules, number)
-        .select_from(_FINISHED)
+        .select_from(_FINISHED_ATTEMPTS)
         .where(*wanted, verdicts.c.rules != "[]")
         .group_by(verdicts.c.rules)
         .order_by(number.desc())
@@ -211,7 +211,7 @@ def _fetch_slowest(connection: Connection, wanted: list[Any]) -> tuple[SlowAttem
     took = (verdicts.c.finished_at - verdicts.c.started_at).label("took")
     statement = (
         select(attempts.c.id, attempts.c.kind, verdicts.c.verdict, took)
-        .select_from(_FINISHED)
+        .select_from(_FINISHED_ATTEMPTS)
         .where(*wanted, verdicts.c.started_at.is_not(None), verdicts.c.finished_at.is_not(None))
         .order_by(took.desc())
         .limit(MAX_SLOWEST)
@@ -235,22 +235,22 @@ _USAGE = (
     .join(submissions, submissions.c.digest == attempts.c.submission)
     .group_by(attempts.c.uid)
 )
-_JUDGED = select(verdicts.c.attempt_id)
-_WAITING = union(  # UNION counts equal submissions once, because they are stored once.
+_JUDGED_IDS = select(verdicts.c.attempt_id)
+_WAITING_ATTEMPTS = union(  # UNION counts equal submissions once, because they are stored once.
     select(attempts.c.uid, attempts.c.submission).where(
-        ~_JUDGED.where(verdicts.c.attempt_id == attempts.c.id).exists()
+        ~_JUDGED_IDS.where(verdicts.c.attempt_id == attempts.c.id).exists()
     ),
     select(batches.c.uid, batch_items.c.submission)
     .join_from(batches, batch_items, batches.c.id == batch_items.c.batch_id)
     .where(
         batches.c.finished_at.is_(None),
-        ~_JUDGED.where(verdicts.c.attempt_id == batch_items.c.attempt_id).exists(),
+        ~_JUDGED_IDS.where(verdicts.c.attempt_id == batch_items.c.attempt_id).exists(),
     ),
 ).subquery()
-_DOCUMENTS = (
-    select(_WAITING.c.uid, func.sum(func.length(submissions.c.document)))
-    .join_from(_WAITING, submissions, submissions.c.digest == _WAITING.c.submission)
-    .group_by(_WAITING.c.uid)
+_SELECT_DOC_BYTES = (
+    select(_WAITING_ATTEMPTS.c.uid, func.sum(func.length(submissions.c.document)))
+    .join_from(_WAITING_ATTEMPTS, submissions, submissions.c.digest == _WAITING_ATTEMPTS.c.submission)
+    .group_by(_WAITING_ATTEMPTS.c.uid)
 )
 _IDS: BindParameter[str] = bindparam("ids", expanding=True)
 _SIZES = (
@@ -268,13 +268,13 @@ _REMOVE_SUBMISSIONS = delete(submissions).where(
     ~select(batch_items.c.line).where(batch_items.c.submission == submissions.c.digest).exists(),
 )
 _FORGET_BUNDLES = update(library_entries).where(library_entries.c.attempt_id.in_(_IDS)).values(bundle=None)
-_STRIP = (
+_CLEAR_BUNDLES = (
     update(verdicts).where(verdicts.c.attempt_id.in_(_IDS)).values(bundle=None, artifacts="[]", disk_bytes=0)
 )
-_APPROVED = select(library_entries.c.name).where(library_entries.c.attempt_id == attempts.c.id).exists()
+_IS_APPROVED = select(library_entries.c.name).where(library_entries.c.attempt_id == attempts.c.id).exists()
 """Approved attempts are kept; their bundles are deleted last."""
 _USED = select(attempts.c.id, attempts.c.submission, attempts.c.batch_id).where(attempts.c.id.in_(_IDS))
-_LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
+_LISTED_DIGESTS = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BATCHES)).distinct()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +321,7 @@ def read_usage(connection: Connection) -> dict[int, StoredUsage]:
         uid: (count, int(size), int(texts) + count * ROW_BYTES)
         for uid, count, size, texts in connection.execute(_USAGE)
     }
-    documents = {uid: int(size) for uid, size in connection.execute(_DOCUMENTS)}
+    documents = {uid: int(size) for uid, size in connection.execute(_SELECT_DOC_BYTES)}
     held = {}
     for uid in finished.keys() | documents.keys():
         count, size, rows_size = finished.get(uid, (0, 0, 0))
@@ -346,7 +346,7 @@ def select_removable(attempt: Statement, wanted: RemovalQuery) -> Statement:
             no client has completed.
     """
     conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None)]
-    conditions.append(_APPROVED if wanted.approved else ~_APPROVED)
+    conditions.append(_IS_APPROVED if wanted.approved else ~_IS_APPROVED)
     if wanted.bundled:
         conditions.append(verdicts.c.bundle.is_not(None))
     else:
@@ -371,7 +371,7 @@ def _is_needed_by_batch(wanted: RemovalQuery) -> Condition:
 
 def record_bundle_removal(connection: Connection, attempt_ids: Sequence[str]) -> None:
     """Record that the bundles of the given attempts were deleted."""
-    connection.execute(_STRIP, {"ids": list(attempt_ids)})
+    connection.execute(_CLEAR_BUNDLES, {"ids": list(attempt_ids)})
     connection.execute(_FORGET_BUNDLES, {"ids": list(attempt_ids)})
 
 
@@ -408,6 +408,6 @@ def delete_batches(connection: Connection, batch_ids: Sequence[str]) -> None:
     """Delete batches and their lines, but not their attempts."""
     ids = list(batch_ids)
     if ids:
-        digests = list(connection.execute(_LISTED, {"batches": ids}).scalars())
+        digests = list(connection.execute(_LISTED_DIGESTS, {"batches": ids}).scalars())
         connection.execute(_REMOVE_BATCHES, {"batches": ids})
         connection.execute(_REMOVE_SUBMISSIONS, {"digests": [digest for digest in digests if digest]})

@@ -54,21 +54,23 @@ from assayd.store.tables import (
 Statement = Select[Any]
 
 _ITEM = batch_items.c
-_THIS = batches.c.id == bindparam("batch")
+_IS_THIS_BATCH = batches.c.id == bindparam("batch")
 _IS_UNFINISHED = and_(batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None))
-_OF_BATCH = and_(_ITEM.batch_id == bindparam("batch"), _ITEM.present == 1)
-_JOINED = batch_items.outerjoin(verdicts, verdicts.c.attempt_id == _ITEM.attempt_id)
-_NO_VERDICT = and_(_ITEM.error_code.is_(None), verdicts.c.attempt_id.is_(None))
-_BY_NAME = select(batches).where(batches.c.uid == bindparam("by_uid"), batches.c.name == bindparam("by_name"))
-_BY_ID = select(batches).where(_THIS)
-_LOCKED = _BY_ID.with_for_update()
+_IS_BATCH_ITEM = and_(_ITEM.batch_id == bindparam("batch"), _ITEM.present == 1)
+_JOINED_ITEMS = batch_items.outerjoin(verdicts, verdicts.c.attempt_id == _ITEM.attempt_id)
+_HAS_NO_VERDICT = and_(_ITEM.error_code.is_(None), verdicts.c.attempt_id.is_(None))
+_SELECT_BY_NAME = select(batches).where(
+    batches.c.uid == bindparam("by_uid"), batches.c.name == bindparam("by_name")
+)
+_SELECT_BATCH = select(batches).where(_IS_THIS_BATCH)
+_LOCK_BATCH = _SELECT_BATCH.with_for_update()
 """The row lock that prevents the end of a batch while any process adds lines."""
-_UNFINISHED_OF = select(func.count()).where(batches.c.uid == bindparam("by_uid"), _IS_UNFINISHED)
-_UPDATE_BATCH = update(batches).where(_THIS)
-_KNOWN = select(_ITEM.line, _ITEM.input_digest, _ITEM.submission, _ITEM.present).where(
+_COUNT_UNFINISHED = select(func.count()).where(batches.c.uid == bindparam("by_uid"), _IS_UNFINISHED)
+_UPDATE_BATCH = update(batches).where(_IS_THIS_BATCH)
+_KNOWN_LINES = select(_ITEM.line, _ITEM.input_digest, _ITEM.submission, _ITEM.present).where(
     _ITEM.batch_id == bindparam("batch"), _ITEM.line.in_(bindparam("lines", expanding=True))
 )
-_SAME_RUN = select(_ITEM.run_key, _ITEM.attempt_id).where(
+_SELECT_SAME_RUN = select(_ITEM.run_key, _ITEM.attempt_id).where(
     _ITEM.batch_id == bindparam("batch"), _ITEM.run_key.in_(bindparam("keys", expanding=True))
 )
 _REPLACE = (
@@ -76,55 +78,55 @@ _REPLACE = (
     .where(_ITEM.batch_id == bindparam("batch"), _ITEM.line == bindparam("at_line"))
     .values(present=case((_ITEM.input_digest == bindparam("digest"), 1), else_=0))
 )
-_TALLY = (
+_COUNT_RESULTS = (
     select(verdicts.c.verdict, _ITEM.error_code.is_not(None).label("malformed"), func.count().label("number"))
-    .select_from(_JOINED)
-    .where(_OF_BATCH)
+    .select_from(_JOINED_ITEMS)
+    .where(_IS_BATCH_ITEM)
     .group_by(verdicts.c.verdict, _ITEM.error_code.is_not(None))
 )
 _ITEMS = (
     select(batch_items, verdicts.c.verdict, verdicts.c.cause, verdicts.c.rules, batches.c.cancelled_at)
-    .select_from(_JOINED.join(batches, batches.c.id == _ITEM.batch_id))
-    .where(_OF_BATCH, _ITEM.line > bindparam("after"))
+    .select_from(_JOINED_ITEMS.join(batches, batches.c.id == _ITEM.batch_id))
+    .where(_IS_BATCH_ITEM, _ITEM.line > bindparam("after"))
     .order_by(_ITEM.line)
 )
 SMALL_BYTES = 16 * 2**10
 """Maximum bytes of a document that is read together with its item."""
-_SMALL = func.length(submissions.c.document) <= SMALL_BYTES
-_WAITING = (
+_IS_SMALL = func.length(submissions.c.document) <= SMALL_BYTES
+_SELECT_WAITING = (
     select(
         _ITEM.line,
         _ITEM.attempt_id,
         _ITEM.submission,
         func.coalesce(func.length(submissions.c.document), 0).label("size"),
-        case((_SMALL, submissions.c.document)).label("document"),
+        case((_IS_SMALL, submissions.c.document)).label("document"),
         exists().where(attempts.c.id == _ITEM.attempt_id).label("accepted"),
     )
-    .select_from(_JOINED.outerjoin(submissions, submissions.c.digest == _ITEM.submission))
-    .where(_OF_BATCH, _NO_VERDICT, _ITEM.line > bindparam("after"))
+    .select_from(_JOINED_ITEMS.outerjoin(submissions, submissions.c.digest == _ITEM.submission))
+    .where(_IS_BATCH_ITEM, _HAS_NO_VERDICT, _ITEM.line > bindparam("after"))
     .order_by(_ITEM.line)
 )
-_REFUSE = update(batch_items).where(
+_REFUSE_ITEM = update(batch_items).where(
     _ITEM.batch_id == bindparam("batch"), _ITEM.line == bindparam("at_line"), _ITEM.present == 1
 )
 _ERROR_ATTEMPTS = (
     select(_ITEM.attempt_id)
-    .select_from(_JOINED)
+    .select_from(_JOINED_ITEMS)
     .where(
-        _OF_BATCH,
+        _IS_BATCH_ITEM,
         _ITEM.attempt_id.is_not(None),
         or_(_ITEM.error_code.is_not(None), verdicts.c.verdict == Verdict.ERROR.value),
     )
     .distinct()
 )
 """Attempts of items whose verdict is `error`. Malformed lines have no attempt."""
-_RUN_AGAIN = (
+_REASSIGN_ATTEMPT = (
     update(batch_items)
     .where(_ITEM.batch_id == bindparam("batch"), _ITEM.attempt_id == bindparam("old"))
     .values(attempt_id=bindparam("new"), error_code=None, error_message=None)
 )
-_DOCUMENT = select(submissions.c.document).where(submissions.c.digest == bindparam("wanted"))
-_NEW_ITEMS = insert(batch_items)
+_SELECT_DOCUMENT = select(submissions.c.document).where(submissions.c.digest == bindparam("wanted"))
+_INSERT_ITEMS = insert(batch_items)
 
 
 class DatabaseBatchStore:
@@ -143,9 +145,9 @@ class DatabaseBatchStore:
 
         def apply(connection: Connection) -> Batch:
             by_name = {"by_uid": batch.peer.uid, "by_name": batch.name}
-            known = connection.execute(_BY_NAME, by_name).mappings().first()
+            known = connection.execute(_SELECT_BY_NAME, by_name).mappings().first()
             if known is None:
-                if connection.execute(_UNFINISHED_OF, by_name).scalar_one() >= max_unfinished:
+                if connection.execute(_COUNT_UNFINISHED, by_name).scalar_one() >= max_unfinished:
                     message = f"{max_unfinished} batches of this user are unfinished; cancel one, or wait"
                     raise RequestError("quota.full", message, retryable=True)
                 connection.execute(insert(batches), _build_batch_values(batch))
@@ -170,9 +172,9 @@ class DatabaseBatchStore:
 
         def apply(connection: Connection) -> ReceivedLines:
             wanted = {"batch": batch_id, "lines": list(digests)}
-            if connection.execute(_LOCKED, wanted).first() is None:
-                raise _batch_removed_error()
-            known = {(row.line, row.input_digest): row for row in connection.execute(_KNOWN, wanted)}
+            if connection.execute(_LOCK_BATCH, wanted).first() is None:
+                raise _build_batch_removed_error()
+            known = {(row.line, row.input_digest): row for row in connection.execute(_KNOWN_LINES, wanted)}
             rows = [known.get((line.number, line.input_digest)) for line in lines]
             fresh = [line for line, row in zip(lines, rows, strict=True) if row is None]
             self._insert_items(connection, batch_id, fresh, digests)
@@ -202,7 +204,7 @@ class DatabaseBatchStore:
         digests: Mapping[int, str | None],
     ) -> None:
         keys = [line.run_key for line in lines if line.run_key is not None]
-        found = connection.execute(_SAME_RUN, {"batch": batch_id, "keys": keys}) if keys else ()
+        found = connection.execute(_SELECT_SAME_RUN, {"batch": batch_id, "keys": keys}) if keys else ()
         same = {row.run_key: row.attempt_id for row in found}
         documents, items = [], []
         for line in lines:
@@ -215,7 +217,7 @@ class DatabaseBatchStore:
         if documents:
             connection.execute(self._new_submission, documents)
         if items:
-            connection.execute(_NEW_ITEMS, items)
+            connection.execute(_INSERT_ITEMS, items)
 
     async def retry_errors(self, batch_id: str, new_id: Callable[[], str]) -> int:
         """Assign new attempts to the items with the verdict `error`, and return the number of attempts.
@@ -227,16 +229,16 @@ class DatabaseBatchStore:
         """
 
         def apply(connection: Connection) -> int:
-            batch = connection.execute(_LOCKED, {"batch": batch_id}).mappings().first()
+            batch = connection.execute(_LOCK_BATCH, {"batch": batch_id}).mappings().first()
             if batch is None:
-                raise _batch_removed_error()
+                raise _build_batch_removed_error()
             if batch["cancelled_at"] is not None:
                 message = f"the batch was cancelled; continue it: assay batch resume {batch['name']} FILE"
                 raise RequestError("batch.cancelled", message)
             troubled = connection.execute(_ERROR_ATTEMPTS, {"batch": batch_id}).scalars().all()
             if troubled:
                 renewed = [{"batch": batch_id, "old": old, "new": new_id()} for old in troubled]
-                connection.execute(_RUN_AGAIN, renewed)
+                connection.execute(_REASSIGN_ATTEMPT, renewed)
                 connection.execute(_UPDATE_BATCH.values(finished_at=None), {"batch": batch_id})
             return len(troubled)
 
@@ -248,7 +250,7 @@ class DatabaseBatchStore:
 
     async def cancel(self, batch_id: str, at: datetime) -> None:
         """Cancel a batch, so that none of its waiting items starts. Do nothing if the batch has ended."""
-        unended = update(batches).where(_THIS, _IS_UNFINISHED)
+        unended = update(batches).where(_IS_THIS_BATCH, _IS_UNFINISHED)
         await self._end_batch(batch_id, unended.values(cancelled_at=to_micros(at)), at)
 
     async def _update_batch(self, batch_id: str, **values: int) -> None:
@@ -262,9 +264,9 @@ class DatabaseBatchStore:
 
         It isn't if lines are still to arrive or an item has no verdict.
         """
-        waits = select(_ITEM.line).select_from(_JOINED).where(_OF_BATCH, _NO_VERDICT).exists()
+        waits = select(_ITEM.line).select_from(_JOINED_ITEMS).where(_IS_BATCH_ITEM, _HAS_NO_VERDICT).exists()
         unfinished = batches.c.finished_at.is_(None)
-        statement = update(batches).where(_THIS, unfinished, batches.c.complete == 1, ~waits)
+        statement = update(batches).where(_IS_THIS_BATCH, unfinished, batches.c.complete == 1, ~waits)
         return await self._end_batch(batch_id, statement.values(finished_at=to_micros(at)), at)
 
     async def _end_batch(self, batch_id: str, statement: Update, at: datetime) -> bool:
@@ -275,10 +277,10 @@ class DatabaseBatchStore:
         """
 
         def apply(connection: Connection) -> bool:
-            found = connection.execute(_LOCKED, {"batch": batch_id}).mappings().first()
+            found = connection.execute(_LOCK_BATCH, {"batch": batch_id}).mappings().first()
             if connection.execute(statement, {"batch": batch_id}).rowcount != 1:
                 return found is not None and found["finished_at"] is not None
-            batch = _read_batch(connection.execute(_BY_ID, {"batch": batch_id}).mappings().one())
+            batch = _read_batch(connection.execute(_SELECT_BATCH, {"batch": batch_id}).mappings().one())
             if batch.webhook is not None:
                 self._outbox.add(
                     connection, build_batch_message_row(batch, _count_items(connection, batch_id), at)
@@ -292,17 +294,17 @@ class DatabaseBatchStore:
 
     async def refuse(self, batch_id: str, line: int, failure: Failure) -> None:
         """Record the error of an item that can't be submitted."""
-        statement = _REFUSE.values(error_code=failure.code, error_message=failure.message)
+        statement = _REFUSE_ITEM.values(error_code=failure.code, error_message=failure.message)
         at = {"batch": batch_id, "at_line": line}
         await self._access.write(lambda connection: connection.execute(statement, at).close())
 
     async def get(self, batch_id: str) -> Batch | None:
         """Return the batch with this id, or None."""
-        return await self._fetch_batch(_BY_ID, {"batch": batch_id})
+        return await self._fetch_batch(_SELECT_BATCH, {"batch": batch_id})
 
     async def find(self, uid: int, name: str) -> Batch | None:
         """Return the batch with this name that the user created, or None."""
-        return await self._fetch_batch(_BY_NAME, {"by_uid": uid, "by_name": name})
+        return await self._fetch_batch(_SELECT_BY_NAME, {"by_uid": uid, "by_name": name})
 
     async def _fetch_batch(self, statement: Statement, wanted: dict[str, object]) -> Batch | None:
         found = await self._fetch_rows(statement, wanted)
@@ -335,11 +337,11 @@ class DatabaseBatchStore:
     async def waiting(self, batch_id: str, *, after: int, limit: int) -> Sequence[WaitingItem]:
         """Return up to `limit` items without a verdict that follow the line `after`, in line order."""
         wanted = {"batch": batch_id, "after": after}
-        return [WaitingItem(**row) for row in await self._fetch_rows(_WAITING.limit(limit), wanted)]
+        return [WaitingItem(**row) for row in await self._fetch_rows(_SELECT_WAITING.limit(limit), wanted)]
 
     async def document(self, submission: str) -> bytes:
         """Return the submission with this digest. Raises: StoreError ``submission.missing``."""
-        found = await self._fetch_rows(_DOCUMENT, {"wanted": submission})
+        found = await self._fetch_rows(_SELECT_DOCUMENT, {"wanted": submission})
         if not found:
             raise StoreError("submission.missing", "the submission of an item no longer exists")
         return bytes(found[0]["document"])
@@ -353,8 +355,8 @@ class DatabaseBatchStore:
         unended = select(batches.c.id).where(_IS_UNFINISHED)
         statement = (
             select(func.count())
-            .select_from(_JOINED)
-            .where(_ITEM.batch_id.in_(unended), _ITEM.present == 1, _NO_VERDICT)
+            .select_from(_JOINED_ITEMS)
+            .where(_ITEM.batch_id.in_(unended), _ITEM.present == 1, _HAS_NO_VERDICT)
         )
         return await self._access.read(lambda connection: int(connection.execute(statement).scalar_one()))
 
@@ -390,17 +392,17 @@ class DatabaseBatchStore:
 
 
 def _count_items(connection: Connection, batch_id: str) -> ItemCounts:
-    batch = connection.execute(_BY_ID, {"batch": batch_id}).mappings().first()
+    batch = connection.execute(_SELECT_BATCH, {"batch": batch_id}).mappings().first()
     counts: Counter[str] = Counter()
     unstarted = "cancelled" if batch is not None and batch["cancelled_at"] else "waiting"
-    for row in connection.execute(_TALLY, {"batch": batch_id}):
+    for row in connection.execute(_COUNT_RESULTS, {"batch": batch_id}):
         counts["total"] += row.number
         counts["malformed"] += row.number if row.malformed else 0
         counts["error" if row.malformed else row.verdict or unstarted] += row.number
     return ItemCounts(**counts)
 
 
-def _batch_removed_error() -> RequestError:
+def _build_batch_removed_error() -> RequestError:
     message = "the batch expired before these lines arrived; send the whole batch again under its name"
     return RequestError("batch.removed", message, retryable=True)
 

@@ -13,11 +13,11 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from assayd.errors import StoreError
 from assayd.store.server import is_unreachable
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DISK_FULL_ERRS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ELOOP}
 
 # SQLite's primary result codes, https://sqlite.org/rescode.html
-_SQLITE_CODES = {
+_CODE_BY_SQLITE_ERROR = {
     sqlite3.SQLITE_FULL: "store.full",
     sqlite3.SQLITE_READONLY: "store.unwritable",
     sqlite3.SQLITE_CANTOPEN: "store.unwritable",
@@ -31,7 +31,7 @@ _SQLITE_CODES = {
 }
 # PostgreSQL's error codes, or the class of a code,
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
-_SERVER_CODES = {
+_CODE_BY_SQLSTATE = {
     "08": "store.unreachable",
     "28": "store.unwritable",
     "40": "store.busy",
@@ -42,7 +42,7 @@ _SERVER_CODES = {
     "57014": "store.busy",
     "57P": "store.unreachable",
 }
-_REMEDY = {
+_REMEDY_BY_CODE = {
     "store.full": "free space on the file system of the state directory",
     "store.unwritable": "check owner, mode and mount options of the state directory",
     "store.busy": "another process holds the database; only one daemon may use a state directory",
@@ -59,7 +59,7 @@ _SERVER_REMEDY = {
     "store.busy": "the database server has reached its limits; check its log and sessions",
     "store.failed": "check the database server's log",
 }
-_RETRYABLE = {"store.full", "store.busy", "store.failed", "store.unreachable"}
+_RETRYABLE_CODES = {"store.full", "store.busy", "store.failed", "store.unreachable"}
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise _store_error(_get_os_code(problem), what, problem.strerror or str(problem)) from problem
+        raise _build_store_error(_get_os_code(problem), what, problem.strerror or str(problem)) from problem
     except (SQLAlchemyError, sqlite3.Error) as problem:
         raise to_store_error(problem, what) from problem
 
@@ -81,33 +81,37 @@ def to_store_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> Store
     """Return the StoreError that corresponds to an exception of SQLAlchemy or SQLite."""
     origin = problem.orig if isinstance(problem, DBAPIError) else problem
     if isinstance(problem, IntegrityError):
-        return _store_error("store.conflict", what, str(origin))
+        return _build_store_error("store.conflict", what, str(origin))
     number = getattr(origin, "sqlite_errorcode", None)
     if isinstance(number, int):
-        return _store_error(_SQLITE_CODES.get(number & 0xFF, "store.failed"), what, str(origin))
+        return _build_store_error(_CODE_BY_SQLITE_ERROR.get(number & 0xFF, "store.failed"), what, str(origin))
     if isinstance(origin, sqlite3.Error):
-        return _store_error("store.failed", what, str(origin))
-    return _store_error(_get_database_code(problem), what, str(origin), _SERVER_REMEDY)
+        return _build_store_error("store.failed", what, str(origin))
+    return _build_store_error(_get_database_code(problem), what, str(origin), _SERVER_REMEDY)
 
 
 def _get_database_code(problem: SQLAlchemyError | sqlite3.Error) -> str:
     if is_unreachable(problem):
         return "store.unreachable"
     state = str(getattr(getattr(problem, "orig", None), "sqlstate", None))
-    return next((code for begin, code in _SERVER_CODES.items() if state.startswith(begin)), "store.failed")
+    return next(
+        (code for begin, code in _CODE_BY_SQLSTATE.items() if state.startswith(begin)), "store.failed"
+    )
 
 
-def unusable_database_error(path: Path, code: str, message: str) -> StoreError:
+def build_unusable_database_error(path: Path, code: str, message: str) -> StoreError:
     """Return the StoreError for a database that must not be used in its current state."""
-    return StoreError(code, f"{path}: {message}; {_REMEDY[code]}")
+    return StoreError(code, f"{path}: {message}; {_REMEDY_BY_CODE[code]}")
 
 
 def _get_os_code(problem: OSError) -> str:
-    if problem.errno in _FULL:
+    if problem.errno in _DISK_FULL_ERRS:
         return "store.full"
     return "store.unwritable" if problem.errno in _UNWRITABLE else "store.failed"
 
 
-def _store_error(code: str, what: str, detail: str, remedies: Mapping[str, str] | None = None) -> StoreError:
-    message = f"{what} failed: {detail}; {(remedies or {}).get(code, _REMEDY[code])}"
-    return StoreError(code, message, retryable=code in _RETRYABLE)
+def _build_store_error(
+    code: str, what: str, detail: str, remedies: Mapping[str, str] | None = None
+) -> StoreError:
+    message = f"{what} failed: {detail}; {(remedies or {}).get(code, _REMEDY_BY_CODE[code])}"
+    return StoreError(code, message, retryable=code in _RETRYABLE_CODES)

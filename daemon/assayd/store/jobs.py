@@ -46,12 +46,12 @@ LARGE_BYTES = 64 * 2**10
 BUNDLES = "artifacts"
 """Folder of the bundles, relative to the state directory."""
 
-_RUNS = (
+_RUN_COUNT = (
     select(func.coalesce(func.max(tables.runs.c.run_number), 0))
     .where(tables.runs.c.attempt_id == tables.attempts.c.id)
     .scalar_subquery()
 )
-_NODE = (
+_VERDICT_NODE = (
     select(tables.runs.c.daemon_id)
     .where(
         tables.runs.c.attempt_id == tables.verdicts.c.attempt_id,
@@ -65,20 +65,22 @@ _ATTEMPT = select(
     tables.attempts,
     *(column for column in tables.verdicts.c if column.name not in {"attempt_id", "run_number"}),
     tables.verdicts.c.run_number.label("verdict_run"),
-    _RUNS.label("runs"),
-    _NODE.label("node"),
+    _RUN_COUNT.label("runs"),
+    _VERDICT_NODE.label("node"),
 ).select_from(tables.attempts.outerjoin(tables.verdicts))
-_BY_ID = _ATTEMPT.where(tables.attempts.c.id == bindparam("wanted"))
+_SELECT_ATTEMPT = _ATTEMPT.where(tables.attempts.c.id == bindparam("wanted"))
 _UNFINISHED = _ATTEMPT.where(tables.verdicts.c.attempt_id.is_(None)).order_by(
     tables.attempts.c.created_at, tables.attempts.c.id
 )
-_DOCUMENT = (
+_DOCUMENT_QUERY = (
     select(tables.submissions.c.document)
     .join(tables.attempts, tables.attempts.c.submission == tables.submissions.c.digest)
     .where(tables.attempts.c.id == bindparam("wanted"))
 )
-_DOCUMENT_SIZE = _DOCUMENT.with_only_columns(func.length(tables.submissions.c.document))
-_SAME_REQUEST = select(tables.attempts.c.id, tables.attempts.c.submission, tables.attempts.c.uid).where(
+_DOCUMENT_SIZE = _DOCUMENT_QUERY.with_only_columns(func.length(tables.submissions.c.document))
+_SELECT_SAME_REQUEST = select(
+    tables.attempts.c.id, tables.attempts.c.submission, tables.attempts.c.uid
+).where(
     or_(
         tables.attempts.c.id == bindparam("wanted"),
         and_(
@@ -92,9 +94,9 @@ _EVENTS = (
     .where(tables.events.c.attempt_id == bindparam("wanted"), tables.events.c.seq > bindparam("after"))
     .order_by(tables.events.c.seq)
 )
-_NEW_LABELS = insert(tables.labels)
-_NEW_RUN = insert(tables.runs)
-_THIS_RUN = select(tables.runs.c.run_number).where(
+_INSERT_LABELS = insert(tables.labels)
+_INSERT_RUN = insert(tables.runs)
+_SELECT_THIS_RUN = select(tables.runs.c.run_number).where(
     tables.runs.c.attempt_id == bindparam("attempt_id"),
     tables.runs.c.run_number == bindparam("run_number"),
     tables.runs.c.daemon_id == bindparam("daemon_id"),
@@ -111,12 +113,12 @@ _HELD_RUN = (
     )
     .with_for_update(read=True)
 )
-_NO_RUN = delete(tables.runs).where(
+_DELETE_RUN = delete(tables.runs).where(
     tables.runs.c.attempt_id == bindparam("wanted"), tables.runs.c.run_number == bindparam("run")
 )
-_BY_IDS = _ATTEMPT.where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
+_SELECT_BY_IDS = _ATTEMPT.where(tables.attempts.c.id.in_(bindparam("ids", expanding=True)))
 _VERDICT = select(tables.verdicts).where(tables.verdicts.c.attempt_id == bindparam("wanted"))
-_BY_KEY = select(tables.attempts.c.id).where(
+_SELECT_BY_KEY = select(tables.attempts.c.id).where(
     tables.attempts.c.uid == bindparam("by_uid"), tables.attempts.c.idempotency_key == bindparam("by_key")
 )
 
@@ -164,7 +166,7 @@ class DatabaseJobStore:
                 earlier = earlier or _get_recorded_attempt(connection, attempt, digest, idempotency_key)
                 return AcceptedSubmission(attempt=earlier, existing=not _is_same_attempt(earlier, attempt))
             if labels:
-                connection.execute(_NEW_LABELS, labels)
+                connection.execute(_INSERT_LABELS, labels)
             for recorder in self._list_recorders(attempt):
                 run_recorder_step(
                     connection, "accept", partial(recorder.accepted, connection, attempt, document)
@@ -185,9 +187,9 @@ class DatabaseJobStore:
         values = tables.build_run_values(run)
 
         def apply(connection: Connection) -> None:
-            if connection.execute(_THIS_RUN, values).first() is not None:
+            if connection.execute(_SELECT_THIS_RUN, values).first() is not None:
                 return
-            connection.execute(_NEW_RUN, values)
+            connection.execute(_INSERT_RUN, values)
             for recorder in self._list_recorders(run):
                 run_recorder_step(connection, "lease", partial(recorder.leased, connection, run))
 
@@ -196,7 +198,7 @@ class DatabaseJobStore:
     async def delete_run(self, attempt_id: str, run_number: int) -> None:
         """Delete a run that ended without a result because the daemon shut down cleanly."""
         await self.access.write(
-            lambda connection: connection.execute(_NO_RUN, {"wanted": attempt_id, "run": run_number})
+            lambda connection: connection.execute(_DELETE_RUN, {"wanted": attempt_id, "run": run_number})
         )
 
     async def finish(
@@ -298,7 +300,9 @@ class DatabaseJobStore:
     async def get_many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
         """Return those of the given attempts that exist, by id."""
         ids = list(attempt_ids)
-        found = await self.access.read(lambda connection: _fetch_attempts(connection, _BY_IDS, {"ids": ids}))
+        found = await self.access.read(
+            lambda connection: _fetch_attempts(connection, _SELECT_BY_IDS, {"ids": ids})
+        )
         return {attempt.id: attempt for attempt in found}
 
     async def get_by_idempotency_key(self, uid: int, idempotency_key: str) -> Attempt | None:
@@ -306,7 +310,7 @@ class DatabaseJobStore:
 
         def fetch(connection: Connection) -> Attempt | None:
             wanted = {"by_uid": uid, "by_key": idempotency_key}
-            found = connection.execute(_BY_KEY, wanted).scalar()
+            found = connection.execute(_SELECT_BY_KEY, wanted).scalar()
             return None if found is None else get_attempt(connection, found)
 
         return await self.access.read(fetch)
@@ -316,7 +320,7 @@ class DatabaseJobStore:
 
         Raises: StoreError ``attempt.missing``, if the attempt doesn't exist.
         """
-        return bytes(await self._fetch_of_document(_DOCUMENT, attempt_id))
+        return bytes(await self._fetch_of_document(_DOCUMENT_QUERY, attempt_id))
 
     async def document_size(self, attempt_id: str) -> int:
         """Return the size of the accepted submission in bytes.
@@ -412,7 +416,7 @@ def _find_existing_attempt(
             belongs to another user.
     """
     same = {"wanted": attempt.id, "by_uid": attempt.peer.uid, "by_key": key}
-    found = connection.execute(_SAME_REQUEST, same).all()
+    found = connection.execute(_SELECT_SAME_REQUEST, same).all()
     if any(row.uid != attempt.peer.uid for row in found):
         # The same answer as GET gives, so that users can't find out the ids or payloads of other users.
         raise RequestError("not_found", f"attempt {attempt.id} doesn't exist")
@@ -443,16 +447,16 @@ def _require_assigned_node(connection: Connection, verdict: tables.Values, by: s
     wanted = {"by": by, "leased": verdict["started_at"]}
     wanted |= {"wanted": verdict["attempt_id"], "run": verdict["run_number"]}
     if connection.execute(_HELD_RUN, wanted).first() is None:
-        raise _foreign_run_error(verdict, by)
+        raise _create_foreign_run_error(verdict, by)
 
 
 def _is_first_verdict(written: VerdictWriteResult, verdict: tables.Values, by: str) -> bool:
     if written is VerdictWriteResult.FOREIGN:
-        raise _foreign_run_error(verdict, by)
+        raise _create_foreign_run_error(verdict, by)
     return written is VerdictWriteResult.FIRST
 
 
-def _foreign_run_error(verdict: tables.Values, by: str) -> RequestError:
+def _create_foreign_run_error(verdict: tables.Values, by: str) -> RequestError:
     number = verdict["run_number"]
     return RequestError("run.foreign", f"{by} no longer holds run {number} of this attempt")
 
@@ -464,7 +468,7 @@ def _is_same_attempt(earlier: Attempt, attempt: Attempt) -> bool:
 
 def get_attempt(connection: Connection, attempt_id: str) -> Attempt | None:
     """Return the attempt with this id, or None."""
-    row = connection.execute(_BY_ID, {"wanted": attempt_id}).mappings().first()
+    row = connection.execute(_SELECT_ATTEMPT, {"wanted": attempt_id}).mappings().first()
     return None if row is None else tables.read_attempt(row)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, dele
 from assayd.clock import Clock
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
-from assayd.model.merge import PARTLY_CHECKED
+from assayd.model.merge import PARTLY_CHECKED_REASON
 from assayd.model.policy import REPORT_ONLY, Enforcement
 from assayd.model.records import LibraryEntry
 from assayd.model.report import Verdict
@@ -31,12 +31,12 @@ CHAIN = 100
 ENTRY_BYTES = 16 * 2**10
 """Estimated bytes of the rows of an entry, its attempt and its events, in addition to documents and files."""
 MIB = 2**20
-_WHOLE = (
+_SELECT_FULL = (
     select(library_entries, submissions.c.document)
     .join(attempts, attempts.c.id == library_entries.c.attempt_id)
     .join(submissions, submissions.c.digest == attempts.c.submission)
 )
-_ENTRY = select(library_entries)
+_SELECT_ENTRY = select(library_entries)
 _ENTRIES_BYTES = func.coalesce(
     func.sum(
         func.length(library_entries.c.chain)
@@ -89,13 +89,13 @@ class DatabaseLibrary:
             message = f"node {attempt.node}, which judged it, is distrusted; approve a replay instead"
             raise RequestError("library.distrusted", message)
         if not attempt.approvable and attempt.enforcement is not Enforcement.REPORT:
-            raise RequestError("library.partly_checked", PARTLY_CHECKED)
+            raise RequestError("library.partly_checked", PARTLY_CHECKED_REASON)
         if not attempt.approvable:
             raise RequestError("library.report_only", REPORT_ONLY)
         at, most_bytes = self._clock.now(), min(self._most_bytes, max(0, await self._room()))
 
         def apply(connection: Connection) -> LibraryEntry:
-            approved = _select_named(_WHOLE, attempt.peer.uid, name).where(
+            approved = _select_named(_SELECT_FULL, attempt.peer.uid, name).where(
                 library_entries.c.attempt_id == attempt.id
             )
             if (row := connection.execute(approved).mappings().first()) is not None:
@@ -126,7 +126,7 @@ class DatabaseLibrary:
             newest.c.name == library_entries.c.name,
             newest.c.version == library_entries.c.version,
         )
-        statement = _ENTRY.join(newest, same).order_by(library_entries.c.name, library_entries.c.uid)
+        statement = _SELECT_ENTRY.join(newest, same).order_by(library_entries.c.name, library_entries.c.uid)
         if uid is not None:
             statement = statement.where(library_entries.c.uid == uid)
         if after is not None:
@@ -135,12 +135,12 @@ class DatabaseLibrary:
 
     async def list_versions(self, uid: int, name: str) -> Sequence[LibraryEntry]:
         """Return all versions of a name, newest first."""
-        return await self._fetch_entries(_select_named(_ENTRY, uid, name))
+        return await self._fetch_entries(_select_named(_SELECT_ENTRY, uid, name))
 
     async def entry(self, uid: int, name: str, version: int) -> LibraryEntry | None:
         """Return one version of a name, including its document, or None if it doesn't exist."""
         found = await self._fetch_entries(
-            _select_named(_WHOLE, uid, name).where(library_entries.c.version == version)
+            _select_named(_SELECT_FULL, uid, name).where(library_entries.c.version == version)
         )
         return found[0] if found else None
 
@@ -159,7 +159,7 @@ class DatabaseLibrary:
 
     async def list_entries_of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
         """Return the library entries that contain the given attempts."""
-        wanted = _ENTRY.where(library_entries.c.attempt_id.in_(list(attempt_ids)))
+        wanted = _SELECT_ENTRY.where(library_entries.c.attempt_id.in_(list(attempt_ids)))
         return await self._fetch_entries(wanted.order_by(library_entries.c.approved_at))
 
     def _require_limit(self, held_bytes: int, most_bytes: int) -> None:

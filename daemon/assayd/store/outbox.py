@@ -33,9 +33,9 @@ _DUE_MESSAGES = (
     )
     .order_by(_MESSAGE.next_try_at, _MESSAGE.id)
 )
-_THIS = _MESSAGE.id == bindparam("message")
-_NEXT = select(func.min(_MESSAGE.next_try_at)).where(_MESSAGE.next_try_at > bindparam("now"))
-_WAITING = select(func.count()).where(_MESSAGE.uid == bindparam("by_uid"))
+_IS_MESSAGE = _MESSAGE.id == bindparam("message")
+_SELECT_NEXT = select(func.min(_MESSAGE.next_try_at)).where(_MESSAGE.next_try_at > bindparam("now"))
+_COUNT_WAITING = select(func.count()).where(_MESSAGE.uid == bindparam("by_uid"))
 _UNDELIVERED = select(func.count(), func.min(_MESSAGE.created_at)).where(_MESSAGE.tries > 0)
 
 
@@ -113,18 +113,18 @@ class Outbox:
         """Return the time at which the next message after a given time is due, or None if there is none."""
         at = {"now": to_micros(after)}
         return await self._access.read(
-            lambda connection: read_optional_time(connection.execute(_NEXT, at).scalar_one())
+            lambda connection: read_optional_time(connection.execute(_SELECT_NEXT, at).scalar_one())
         )
 
     async def postpone(self, message_id: str, *, tries: int, until: datetime) -> None:
         """Record a failed delivery and the time of the next try."""
-        statement = update(webhook_messages).where(_THIS)
+        statement = update(webhook_messages).where(_IS_MESSAGE)
         later = statement.values(tries=tries, next_try_at=to_micros(until))
         await self._execute_write(later, message_id)
 
     async def remove(self, message_id: str) -> None:
         """Delete a message that was delivered or has failed for the last time."""
-        await self._execute_write(delete(webhook_messages).where(_THIS), message_id)
+        await self._execute_write(delete(webhook_messages).where(_IS_MESSAGE), message_id)
 
     async def _execute_write(self, statement: Any, message_id: str) -> None:
         # If a power failure undoes this deletion, the message is sent once more.
@@ -135,7 +135,7 @@ class Outbox:
     async def waiting(self, uid: int) -> int:
         """Count the waiting messages of a user."""
         return await self._access.read(
-            lambda connection: int(connection.execute(_WAITING, {"by_uid": uid}).scalar_one())
+            lambda connection: int(connection.execute(_COUNT_WAITING, {"by_uid": uid}).scalar_one())
         )
 
     async def count_undelivered(self) -> UndeliveredCount:

@@ -28,7 +28,7 @@ from assayd.store.tables import Values
 
 log = structlog.get_logger()
 
-TRIES = 2
+MAX_STEP_TRIES = 2
 
 
 class Recorder(Protocol):
@@ -151,7 +151,7 @@ def run_recorder_step(connection: Connection, step: str, write: Callable[[], Non
 
     The step is tried up to `TRIES` times; database errors are logged.
     """
-    for number in range(1, TRIES + 1):
+    for number in range(1, MAX_STEP_TRIES + 1):
         try:
             with connection.begin_nested():
                 write()

@@ -62,35 +62,35 @@ MAX_CONFLICT_TRIES = 4
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _CONFLICT_SQLSTATES = {"40001", "40P01", "23503", "23505"}
 _UNREACHABLE_SQLSTATES = ("08", "57P")
-_LOCK = 0x617373617964
+_TABLE_LOCK_KEY = 0x617373617964
 """The advisory lock that protects the creation and alteration of tables."""
 
 # Detect a hung server or a broken link, and let the server release our locks if it loses this client.
-_CONNECT = {
+_CONNECT_OPTIONS = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 3,
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-_OPTIONS = "-c lock_timeout=10s -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s"
+_SESSION_OPTIONS = "-c lock_timeout=10s -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s"
 
 
 def create_writing_engine(url: URL) -> Engine:
     """Return an engine with a single connection for writing."""
-    connect_args = {**_CONNECT, "options": _OPTIONS}
+    connect_args = {**_CONNECT_OPTIONS, "options": _SESSION_OPTIONS}
     return _encode_parameters(create_engine(url, pool_size=1, max_overflow=0, connect_args=connect_args))
 
 
 def create_reading_engine(url: URL, connections: int) -> Engine:
     """Return an engine with a few read-only connections in autocommit mode."""
-    options = f"{_OPTIONS} -c default_transaction_read_only=on"
+    options = f"{_SESSION_OPTIONS} -c default_transaction_read_only=on"
     engine = create_engine(
         url,
         pool_size=connections,
         max_overflow=0,
         isolation_level="AUTOCOMMIT",
-        connect_args={**_CONNECT, "options": options},
+        connect_args={**_CONNECT_OPTIONS, "options": options},
     )
     return _encode_parameters(engine)
 
@@ -181,7 +181,7 @@ def build_insert_json_rows(table: Table) -> Executable:
 
 def lock_table_creation(connection: Connection) -> None:
     """Block this transaction until no other transaction is creating tables."""
-    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _TABLE_LOCK_KEY})
 
 
 @contextmanager
@@ -189,13 +189,13 @@ def hold_table_lock(connection: Connection) -> Iterator[None]:
     """Hold the lock that excludes other processes from creating or altering tables in this database."""
     connection.exec_driver_sql("SET statement_timeout TO 0")
     connection.exec_driver_sql("SET lock_timeout TO 0")
-    connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
+    connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _TABLE_LOCK_KEY})
     connection.commit()
     try:
         yield
     finally:
         connection.rollback()
-        connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
+        connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _TABLE_LOCK_KEY})
         connection.commit()
         connection.invalidate()  # The next connection has the usual timeouts again.
 

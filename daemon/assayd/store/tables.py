@@ -37,11 +37,11 @@ from assayd.model.records import AttemptEvent, AttemptRun
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
-_MARK = "\x1a"
+_ESCAPE_CHAR = "\x1a"
 
-_ESCAPE_SEQUENCE = re.compile(f"{_MARK}(.)", re.DOTALL)
+_ESCAPE_PATTERN = re.compile(f"{_ESCAPE_CHAR}(.)", re.DOTALL)
 
-_WRITTEN = str.maketrans({"\0": f"{_MARK}0", _MARK: f"{_MARK}1"})
+_ESCAPE_TABLE = str.maketrans({"\0": f"{_ESCAPE_CHAR}0", _ESCAPE_CHAR: f"{_ESCAPE_CHAR}1"})
 
 
 def encode_text(text: str) -> str:
@@ -49,14 +49,14 @@ def encode_text(text: str) -> str:
 
     A string without NUL and without the escape character is returned unchanged.
     """
-    return text.translate(_WRITTEN) if "\0" in text or _MARK in text else text
+    return text.translate(_ESCAPE_TABLE) if "\0" in text or _ESCAPE_CHAR in text else text
 
 
 def decode_text(text: str) -> str:
     """Decode a string that was encoded by `encode_text`."""
-    if _MARK not in text:
+    if _ESCAPE_CHAR not in text:
         return text
-    return _ESCAPE_SEQUENCE.sub(lambda found: "\0" if found[1] == "0" else _MARK, text)
+    return _ESCAPE_PATTERN.sub(lambda found: "\0" if found[1] == "0" else _ESCAPE_CHAR, text)
 
 
 class ExactText(TypeDecorator[str]):
@@ -402,7 +402,7 @@ webhook_messages = Table(
 
 Values = dict[str, object]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ARTIFACT = tuple(field.name for field in fields(Artifact))
+_ARTIFACT_FIELDS = tuple(field.name for field in fields(Artifact))
 _MICROSECOND = timedelta(microseconds=1)
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -456,7 +456,7 @@ def build_verdict_values(attempt: Attempt) -> Values:
         "warm": None if attempt.warm is None else int(attempt.warm),
         "bundle": attempt.bundle,
         "artifacts": _dump_json(
-            [{name: getattr(artifact, name) for name in _ARTIFACT} for artifact in attempt.artifacts]
+            [{name: getattr(artifact, name) for name in _ARTIFACT_FIELDS} for artifact in attempt.artifacts]
         ),
         "error_code": attempt.error.code if attempt.error else None,
         "error_message": attempt.error.message if attempt.error else None,

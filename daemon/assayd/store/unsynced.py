@@ -31,7 +31,7 @@ from sqlalchemy import (
     select,
 )
 
-from assayd.aio import pause, task_group
+from assayd.aio import open_task_group, pause
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.store import tables
@@ -52,14 +52,14 @@ MAX_BYTES = 128 * 2**10
 """Size in bytes above which a bundle is flushed on its own, because writing its contents twice would take
 longer and need more space.
 """
-SETTLE_S = 15.0
+FLUSH_INTERVAL_S = 15.0
 """Seconds between flushes of the file system, after which stored contents are deleted."""
 EARLY_FLUSH_BYTES = 8 * 2**20
 """Bytes of stored contents that trigger an early flush, so that the database stays small."""
 _MAX_KEPT = 1024
-_LENGTHS = struct.Struct(">II")
+_LENGTHS_STRUCT = struct.Struct(">II")
 _ADD = insert(UNSYNCED)
-_OF_VERDICTS = (
+_SELECT_JUDGED_ROWS = (
     select(UNSYNCED.c.attempt_id, UNSYNCED.c.location, UNSYNCED.c.contents)
     .join(tables.verdicts, tables.verdicts.c.attempt_id == UNSYNCED.c.attempt_id)
     .where(tables.verdicts.c.bundle == UNSYNCED.c.location)
@@ -117,7 +117,7 @@ class UnsyncedBundles:
 
         Raises: StoreError, if the database or the disk fails.
         """
-        found = await self._access.read(lambda connection: list(connection.execute(_OF_VERDICTS)))
+        found = await self._access.read(lambda connection: list(connection.execute(_SELECT_JUDGED_ROWS)))
         again = 0
         for _, location, contents in found:
             again += await asyncio.to_thread(repair, location, deserialize_files(bytes(contents)))
@@ -141,7 +141,7 @@ class UnsyncedBundles:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Flush bundles at intervals while the body runs."""
-        async with task_group() as tasks:
+        async with open_task_group() as tasks:
             settling = tasks.create_task(self._flush_periodically(), name="settle-bundles")
             try:
                 yield
@@ -150,7 +150,7 @@ class UnsyncedBundles:
 
     async def _flush_periodically(self) -> None:
         while True:
-            await pause(SETTLE_S, unless=self._early_flush)
+            await pause(FLUSH_INTERVAL_S, unless=self._early_flush)
             self._early_flush.clear()
             self._unflushed_bytes = 0
             try:
@@ -181,7 +181,7 @@ def serialize_files(files: Mapping[str, bytes]) -> bytes:
     parts: list[bytes] = []
     for name, content in files.items():
         encoded = name.encode()
-        parts += (_LENGTHS.pack(len(encoded), len(content)), encoded, content)
+        parts += (_LENGTHS_STRUCT.pack(len(encoded), len(content)), encoded, content)
     return b"".join(parts)
 
 
@@ -189,8 +189,8 @@ def deserialize_files(contents: bytes) -> dict[str, bytes]:
     """Return the files that `serialize_files` serialized."""
     files, at = {}, 0
     while at < len(contents):
-        name, size = _LENGTHS.unpack_from(contents, at)
-        at += _LENGTHS.size
+        name, size = _LENGTHS_STRUCT.unpack_from(contents, at)
+        at += _LENGTHS_STRUCT.size
         files[contents[at : at + name].decode()] = contents[at + name : at + name + size]
         at += name + size
     return files

@@ -32,7 +32,7 @@ from assayd.metrics import Metrics
 from assayd.model.hosts import parse_webhook_url
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore, Attester
-from assayd.ports.driving import ALONE, Leads, WorkAssignment, is_always_leader
+from assayd.ports.driving import ALONE, IsLeader, WorkAssignment, is_always_leader
 from assayd.ports.tracing import Tracing
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings, WebhookReceiver, WebhookSettings
@@ -90,7 +90,7 @@ class PartOverrides:
     database_bytes: int | None = None
     wrap: PartWrapper = return_part_unchanged
     loop_share: float = SHARE
-    leads: Leads = is_always_leader
+    leads: IsLeader = is_always_leader
     on_message: OnMessage | None = None
     executor_program: str = "assayd.wiring.executor_program"
 
@@ -236,7 +236,7 @@ async def _open_artifacts(
     return artifacts
 
 
-SECTION = "webhooks.receivers"
+RECEIVERS_SECTION = "webhooks.receivers"
 LOOK_UPS = 8
 
 
@@ -255,12 +255,12 @@ def read_receivers(wanted: Mapping[str, WebhookReceiver]) -> Sequence[Receiver]:
 
 
 def _build_receiver(name: str, wanted: WebhookReceiver) -> Receiver:
-    place = KeySource(variable=wanted.secret_variable, file=wanted.secret_file, section=SECTION)
+    place = KeySource(variable=wanted.secret_variable, file=wanted.secret_file, section=RECEIVERS_SECTION)
     found = find_key(name, place, os.environ)
     try:
         key = read_secret(found.text)
     except ValueError as problem:
-        field = f"{SECTION}.{name}"
+        field = f"{RECEIVERS_SECTION}.{name}"
         raise ConfigError("webhooks.key", f"{field}: {found.source}: {problem}", field=field) from None
     private = tuple(ip_network(one) for one in wanted.private_addresses)
     return Receiver(name=name, url=parse_webhook_url(wanted.url), key=key, private=private)
@@ -282,7 +282,7 @@ def build_sender(
     *,
     clock: Clock,
     metrics: Metrics,
-    leads: Leads,
+    leads: IsLeader,
 ) -> WebhookSender:
     """Return the sender of webhook messages for the given receivers."""
     return WebhookSender(

@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI
 
 from assayd import __version__
-from assayd.aio import task_group
+from assayd.aio import open_task_group
 from assayd.api import SocketAccess, build_loopback_config, build_server_config, create_app
 from assayd.api.bounded_http import ConnectionSlots
 from assayd.attempts.acceptance import AcceptanceGate, DiskQuota
@@ -278,7 +278,7 @@ async def _set_gauge_functions(basics: CoreParts, scheduler: Scheduler, stack: A
         metrics.under_way.labels(state.value).set_function(partial(_count_in_state, scheduler, state))
     metrics.oldest_attempt.set_function(partial(_compute_oldest_age, scheduler, basics.clock))
     register_disk_gauges(metrics, basics.settings.state_dir)
-    tasks = await stack.enter_async_context(task_group())
+    tasks = await stack.enter_async_context(open_task_group())
     counting = update_gauges_periodically(metrics, basics.jobs, basics.batch_store, Outbox(basics.access))
     stack.callback(tasks.create_task(counting, name="backlog").cancel)
 

@@ -18,7 +18,7 @@ from typing import cast
 import structlog
 
 import assayd.guest
-from assayd.aio import task_group
+from assayd.aio import open_task_group
 from assayd.analysis.processes import WorkerParents
 from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder
 from assayd.attempts.execution import Execution
@@ -135,7 +135,7 @@ ENGINE_COMPARISON_DELAY_S = 30.0
 """Seconds for which the daemon is ready before it compares engines, so that its pool is filled."""
 ENGINE_VARIABLES = ("ASSAYD_ENGINE__", "DOCKER_HOST")
 KIND, IMAGES_DIR = "ASSAYD_ENGINE__KIND", "ASSAYD_ENGINE__IMAGES_DIR"
-GUEST = Path(assayd.guest.__file__).parent
+GUEST_DIR = Path(assayd.guest.__file__).parent
 
 
 async def build_readiness(  # noqa: PLR0913  (its parts, by name)
@@ -253,7 +253,9 @@ async def _check_isolation(contender: ComparedEngine) -> Sequence[str]:
 
 def _build_sandbox(engine: Engine, pool: ContainerPool, egress: Egress, clock: Clock) -> Sandbox:
     seccomp = get_shared_data_path("seccomp", "container.json").read_text(encoding="utf-8")
-    return Sandbox(pool=pool, images=ImageCache(engine, GUEST), clock=clock, seccomp=seccomp, egress=egress)
+    return Sandbox(
+        pool=pool, images=ImageCache(engine, GUEST_DIR), clock=clock, seccomp=seccomp, egress=egress
+    )
 
 
 async def _open_alternative(
@@ -281,7 +283,7 @@ async def _compare_in_background(
         await asyncio.sleep(ENGINE_COMPARISON_DELAY_S)
         readiness.engine_note = await comparison.run()
 
-    async with task_group() as tasks:
+    async with open_task_group() as tasks:
         comparing = tasks.create_task(compare(), name="compare-engines")
         try:
             yield

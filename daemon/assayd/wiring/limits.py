@@ -17,7 +17,7 @@ from assayd.sandbox.pool_decisions import PoolDemand, PoolLimits
 from assayd.settings import Settings
 
 MAX_IDLE_PER_KEY = 16
-OWN_CONTAINERS = 4
+MAX_OWN_CONTAINERS = 4
 """Containers that the daemon itself can have if executors run the attempts: for samples and checks."""
 MIB = 2**20
 
@@ -109,10 +109,10 @@ def _derive_pool_limits(settings: Settings, part: Part) -> PoolLimits:
         processors=len(os.sched_getaffinity(0)),
     )
     if not part.is_executor:
-        return replace(whole, max_containers=OWN_CONTAINERS) if settings.executors else whole
+        return replace(whole, max_containers=MAX_OWN_CONTAINERS) if settings.executors else whole
     return replace(
         whole,
-        max_containers=part.of(whole.max_containers - OWN_CONTAINERS, least=1),
+        max_containers=part.of(whole.max_containers - MAX_OWN_CONTAINERS, least=1),
         start_concurrency=part.of(whole.start_concurrency, least=1),
         refill_concurrency=part.of(whole.refill_concurrency, least=1),
         idle_memory_bytes=part.of(whole.idle_memory_bytes),

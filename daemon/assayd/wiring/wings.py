@@ -25,7 +25,7 @@ from assayd.kind import Kind
 from assayd.kinds.registry import import_reference
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
-from assayd.ports.artifacts import Attester, BundleAttachments, attach_nothing
+from assayd.ports.artifacts import Attester, BuildAttachments, build_no_attachments
 from assayd.ports.service import (
     PACKAGE,
     WORKFLOWS_PACKAGE,
@@ -57,7 +57,7 @@ class ChainParts(Protocol):
     """The parts of the chains package that use the database, for repair requests and bundle files."""
 
     requests: RepairRequests
-    attachments: BundleAttachments
+    attachments: BuildAttachments
 
     async def begin(
         self,
@@ -89,7 +89,7 @@ class _EmptyChainWing:
 
     routers: Sequence[APIRouter] = ()
     requests: RepairRequests = NullChains()
-    attachments: BundleAttachments = staticmethod(attach_nothing)
+    attachments: BuildAttachments = staticmethod(build_no_attachments)
 
     def join(
         self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: IdSource
@@ -157,7 +157,12 @@ async def open_workflows(basics: CoreParts, stack: AsyncExitStack, parts: Runnin
     return WorkflowWing(carried=carried, routers=wiring.ROUTERS)
 
 
-NEEDED = ("assayd_tracing", "opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+TRACING_PACKAGES = (
+    "assayd_tracing",
+    "opentelemetry",
+    "opentelemetry.sdk",
+    "opentelemetry.exporter.otlp.proto.http",
+)
 """The packages that tracing requires. Each package follows its parent packages."""
 
 
@@ -182,7 +187,7 @@ def open_tracing(
 
 
 def _find_missing_package() -> str | None:
-    for package in NEEDED:
+    for package in TRACING_PACKAGES:
         try:
             found = find_spec(package)
         except ModuleNotFoundError:

@@ -36,10 +36,10 @@ log = structlog.get_logger()
 if TYPE_CHECKING:
     import httpx2
 
-MOST_TOKENS = 2**53
+MAX_TOKEN_COUNT = 2**53
 MAX_STREAMED_BYTES = 2**20
-_DATA = b"data:"
-_DONE = b"[DONE]"
+_DATA_PREFIX = b"data:"
+_DONE_MARKER = b"[DONE]"
 Event = dict[str, object]
 ExtractText = Callable[[Event], str]
 """A function that returns the text which a vendor's event adds to the answer."""
@@ -70,7 +70,7 @@ class ProviderAnswer:
 
 def parse_token_count(value: object) -> int | None:
     """Return a reported token count, or None if the number is invalid or impossibly large."""
-    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+    return value if type(value) is int and 0 <= value <= MAX_TOKEN_COUNT else None
 
 
 async def receive_response_body(response: httpx2.Response, text_of: ExtractText, heard: Heard) -> bytes:
@@ -121,8 +121,8 @@ def parse_events(content: bytes) -> list[Event]:
 
 def _parse_events(lines: list[bytes]) -> Iterator[Event]:
     for line in lines:
-        told = line.strip().removeprefix(_DATA).strip() if line.startswith(_DATA) else b""
-        if told and told != _DONE:
+        told = line.strip().removeprefix(_DATA_PREFIX).strip() if line.startswith(_DATA_PREFIX) else b""
+        if told and told != _DONE_MARKER:
             event = json.loads(told)
             if not isinstance(event, dict):
                 raise ValueError("an event isn't a JSON object")
@@ -147,9 +147,9 @@ def get_text(event: object, *path: str | int) -> str:
     return found if isinstance(found, str) else ""
 
 
-ANSWER_BYTES = 16 * 2**20
+MAX_RESPONSE_BYTES = 16 * 2**20
 """Maximum number of bytes of a response; a larger response is an error."""
-FAILURE_BYTES = 64 * 1024
+MAX_FAILURE_BYTES = 64 * 1024
 """Maximum number of bytes of an error response to read, because the library parses it in the daemon."""
 
 
@@ -244,28 +244,28 @@ async def _iter_limited_chunks(
     import httpx2
 
     failure = response.status_code != httpx2.codes.OK
-    left = FAILURE_BYTES if failure else ANSWER_BYTES
+    left = MAX_FAILURE_BYTES if failure else MAX_RESPONSE_BYTES
     async for piece in stream:
         yield piece[:left]
         left -= len(piece)
         if left < 0 and failure:
             return
         if left < 0:
-            raise httpx2.ReadError(f"the answer is larger than {ANSWER_BYTES} bytes")
+            raise httpx2.ReadError(f"the answer is larger than {MAX_RESPONSE_BYTES} bytes")
 
 
-KEY_REFUSED = frozenset({401, 403})
+KEY_REFUSED_STATUSES = frozenset({401, 403})
 BUSY = 429
-RETRYABLE = frozenset({408, 409, 425, BUSY})
+RETRYABLE_STATUSES = frozenset({408, 409, 425, BUSY})
 """Statuses to retry, in addition to 5xx."""
-FINAL = frozenset({"insufficient_quota"})
+FINAL_REASONS = frozenset({"insufficient_quota"})
 """Failures that a retry can't resolve, whatever the HTTP status is."""
 SAID_CHARS = 300
 MAX_RETRY_DELAY_S = 86_400.0
 """Maximum number of seconds of a requested pause."""
 
 
-def http_status_error(
+def build_http_status_error(
     account: ModelAccount,
     status: int,
     *,
@@ -289,9 +289,9 @@ def http_status_error(
         status=status,
         said=said.replace(account.key.text, "…")[:SAID_CHARS],
     )
-    if status in KEY_REFUSED:
+    if status in KEY_REFUSED_STATUSES:
         return ProviderError("provider.key", f"{where}: it does not accept the key from {account.key.source}")
-    retryable = (status in RETRYABLE or status >= 500) and reason not in FINAL
+    retryable = (status in RETRYABLE_STATUSES or status >= 500) and reason not in FINAL_REASONS
     code = "provider.busy" if status == BUSY else "provider.status"
     if 300 <= status < 400:
         remedy = "; redirects aren't followed: set the redirect's target in repair.providers"
@@ -300,9 +300,9 @@ def http_status_error(
     return ProviderError(code, where + remedy, retryable=retryable, retry_after_s=again_in_s)
 
 
-def invalid_key_error(account: ModelAccount) -> ProviderError:
+def build_invalid_key_error(account: ModelAccount) -> ProviderError:
     """Return the error for an invalid key that the API reports with a status other than 401."""
-    return http_status_error(account, 401)
+    return build_http_status_error(account, 401)
 
 
 def timeout_error(account: ModelAccount, timeout_s: float) -> ProviderError:
@@ -312,19 +312,19 @@ def timeout_error(account: ModelAccount, timeout_s: float) -> ProviderError:
     )
 
 
-def unreachable_error(account: ModelAccount, problem: Exception) -> ProviderError:
+def build_unreachable_error(account: ModelAccount, problem: Exception) -> ProviderError:
     """Return the error for a connection that failed or was interrupted."""
     kind = type(problem.__cause__ or problem).__name__
     return ProviderError("provider.unreachable", f"{account.type} can't be reached: {kind}", retryable=True)
 
 
-def malformed_answer_error(account: ModelAccount) -> ProviderError:
+def build_malformed_answer_error(account: ModelAccount) -> ProviderError:
     """Return the error for a response that is incomplete or in an unexpected format."""
     message = f"{account.type} sent an unreadable answer"
     return ProviderError("provider.garbled", message, retryable=True)
 
 
-def broken_library_error(account: ModelAccount, problem: Exception) -> ProviderError:
+def build_broken_library_error(account: ModelAccount, problem: Exception) -> ProviderError:
     """Log an undocumented exception of a vendor's library, and return the error ``provider.broken``."""
     kind = type(problem).__name__
     log.error("provider.broken", provider=account.name, problem=kind)

@@ -28,7 +28,7 @@ BASE_URL = "https://api.anthropic.com"
 MAX_TOKENS = 16_384
 """The API requires a limit; this one is sufficient for the largest passage in a prompt."""
 
-_CUT_OFF = frozenset({"max_tokens", "model_context_window_exceeded"})
+_CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
 class _Block(BaseModel):
@@ -83,7 +83,7 @@ class AnthropicApi:
             ) as raw:
                 return await receive_response_body(raw.http_response, extract_event_text, request.heard)
         except anthropic.APIStatusError as problem:
-            raise answers.http_status_error(
+            raise answers.build_http_status_error(
                 self._account,
                 problem.status_code,
                 said=str(problem),
@@ -93,7 +93,7 @@ class AnthropicApi:
         except (anthropic.APITimeoutError, httpx2.TimeoutException) as problem:
             raise answers.timeout_error(self._account, timeout_s) from problem
         except (anthropic.APIConnectionError, httpx2.HTTPError) as problem:
-            raise answers.unreachable_error(self._account, problem) from problem
+            raise answers.build_unreachable_error(self._account, problem) from problem
 
     async def close(self) -> None:
         """Close all connections."""
@@ -106,7 +106,7 @@ def parse_response(content: bytes) -> ProviderAnswer:
     text = "".join(block.text for block in message.content if block.type == "text")
     if message.stop_reason == "refusal":
         ending = StopReason.REFUSED
-    elif message.stop_reason in _CUT_OFF:
+    elif message.stop_reason in _CUT_OFF_REASONS:
         ending = StopReason.CUT_OFF
     else:
         ending = StopReason.COMPLETE if text else StopReason.EMPTY

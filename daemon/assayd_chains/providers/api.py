@@ -79,7 +79,7 @@ class ApiProvider:
             raise
         except Exception as problem:
             # The vendor's library received an unexpected answer.
-            raise answers.broken_library_error(account, problem) from problem
+            raise answers.build_broken_library_error(account, problem) from problem
         usage = replace(found.usage, took_s=time.monotonic() - began)
         log.info(
             "provider.answered",

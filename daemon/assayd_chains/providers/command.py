@@ -31,10 +31,10 @@ log = structlog.get_logger()
 KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG")
 FILE_BYTES = 16 * 2**20
 """Maximum size of any file that the program writes, including its standard output."""
-COMPLAINT_BYTES = 2000
+MAX_STDERR_BYTES = 2000
 """Maximum number of bytes to log from the end of standard error."""
-_REAP_S = 5.0
-_CONTAIN = str(Path(__file__).with_name("contain.py"))
+_REAP_WAIT_S = 5.0
+_CONTAIN_SCRIPT = str(Path(__file__).with_name("contain.py"))
 
 
 class CommandProvider:
@@ -84,7 +84,7 @@ async def run(
         given.write(stdin)
         given.seek(0)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", _CONTAIN, str(report.fileno()), str(FILE_BYTES), *argv),
+            *(sys.executable, "-I", "-S", _CONTAIN_SCRIPT, str(report.fileno()), str(FILE_BYTES), *argv),
             stdin=given,
             stdout=printed,
             stderr=complaints,
@@ -95,11 +95,11 @@ async def run(
         try:
             await asyncio.wait_for(process.wait(), timeout_s)
         except TimeoutError as late:
-            raise _provider_failed_error(
+            raise _build_provider_failed_error(
                 f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True
             ) from late
         finally:
-            await run_cleanup(_terminate_process_tree(process), timeout_s=2 * _REAP_S)
+            await run_cleanup(_terminate_process_tree(process), timeout_s=2 * _REAP_WAIT_S)
             _log_stderr(argv[0], complaints)
         report.seek(0)
         large = os.fstat(printed.fileno()).st_size >= FILE_BYTES
@@ -113,7 +113,7 @@ def _log_stderr(program: str, complaints: IO[bytes]) -> None:
     size = os.fstat(complaints.fileno()).st_size
     if size == 0:
         return
-    complaints.seek(max(size - COMPLAINT_BYTES, 0))
+    complaints.seek(max(size - MAX_STDERR_BYTES, 0))
     said = complaints.read().decode("utf-8", "replace")
     clean = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in said)
     log.warning("provider.stderr", program=program, bytes=size, said=clean.strip())
@@ -123,15 +123,17 @@ def _require_successful_exit(program: str, report: bytes, *, large: bool) -> Non
     """Raise ProviderError ``provider.command`` unless the program exited successfully."""
     what, _, number = report.decode("ascii").partition(" ")
     if what == "failed":
-        raise _provider_failed_error(f"{program} can't be started: {os.strerror(int(number))}")
+        raise _build_provider_failed_error(f"{program} can't be started: {os.strerror(int(number))}")
     if what != "ended":
-        raise _provider_failed_error(f"{program} was lost together with its parent process", retryable=True)
+        raise _build_provider_failed_error(
+            f"{program} was lost together with its parent process", retryable=True
+        )
     if large or int(number) == -signal.SIGXFSZ:
-        raise _provider_failed_error(
+        raise _build_provider_failed_error(
             f"{program} wrote a file of more than {FILE_BYTES} bytes", retryable=True
         )
     if int(number) != 0:
-        raise _provider_failed_error(f"{program} ended with {number}", retryable=True)
+        raise _build_provider_failed_error(f"{program} ended with {number}", retryable=True)
 
 
 async def _terminate_process_tree(process: Process) -> None:
@@ -139,7 +141,7 @@ async def _terminate_process_tree(process: Process) -> None:
     if process.returncode is None:
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), _REAP_S)
+            await asyncio.wait_for(process.wait(), _REAP_WAIT_S)
         except TimeoutError:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -162,5 +164,5 @@ def _encode_request(request: FixRequest) -> bytes:
     ).encode()
 
 
-def _provider_failed_error(message: str, *, retryable: bool = False) -> ProviderError:
+def _build_provider_failed_error(message: str, *, retryable: bool = False) -> ProviderError:
     return ProviderError("provider.command", message, retryable=retryable)

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 24, 36
-_LOOKING = (19, 21, 38)
+_MEMORY_READ_CAPS = (19, 21, 38)
 """CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON: each lets root read another process's memory (`mm_access`)."""
 
 
@@ -51,7 +51,7 @@ def _restrict_process(file_bytes: int) -> None:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     if prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) or prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
-    for capability in _LOOKING:  # only root has them and may drop them
+    for capability in _MEMORY_READ_CAPS:  # only root has them and may drop them
         prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

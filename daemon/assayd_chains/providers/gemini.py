@@ -28,13 +28,13 @@ TYPE = "gemini"
 KEY_VARIABLE = "GEMINI_API_KEY"
 BASE_URL = "https://generativelanguage.googleapis.com"
 
-_CUT_OFF = "MAX_TOKENS"
-_REFUSED = frozenset({
+_TRUNCATED_REASON = "MAX_TOKENS"
+_REFUSAL_REASONS = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"
 })  # fmt: skip
-_KEY_INVALID = "API_KEY_INVALID"
+_INVALID_KEY_REASON = "API_KEY_INVALID"
 """The reason that the API sends with status 400 where other APIs send status 401."""
-_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+_DELAY_PATTERN = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 class _Part(BaseModel):
@@ -115,17 +115,17 @@ class GeminiApi:
         except httpx2.TimeoutException as problem:
             raise answers.timeout_error(self._account, timeout_s) from problem
         except httpx2.HTTPError as problem:
-            raise answers.unreachable_error(self._account, problem) from problem
+            raise answers.build_unreachable_error(self._account, problem) from problem
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
             # The library fails on answers outside its protocol.
-            raise answers.malformed_answer_error(self._account) from problem
+            raise answers.build_malformed_answer_error(self._account) from problem
 
     def _to_provider_error(self, problem: errors.APIError) -> ProviderError:
         details = list(_iter_error_details(problem.details))
-        if any(detail.get("reason") == _KEY_INVALID for detail in details):
-            return answers.invalid_key_error(self._account)
+        if any(detail.get("reason") == _INVALID_KEY_REASON for detail in details):
+            return answers.build_invalid_key_error(self._account)
         headers = getattr(problem.response, "headers", {})
-        return answers.http_status_error(
+        return answers.build_http_status_error(
             self._account,
             problem.code,
             said=str(problem.message),
@@ -155,9 +155,9 @@ def parse_response(content: bytes) -> ProviderAnswer:
     parts = (candidate.content.parts if candidate.content else None) or []
     text = "".join(part.text for part in parts if part.text and not part.thought)
     word = candidate.finishReason or ""
-    if word in _REFUSED:
+    if word in _REFUSAL_REASONS:
         ending = StopReason.REFUSED
-    elif word == _CUT_OFF:
+    elif word == _TRUNCATED_REASON:
         ending = StopReason.CUT_OFF
     else:
         ending = StopReason.COMPLETE if text else StopReason.EMPTY
@@ -177,7 +177,7 @@ def _find_retry_delay_s(details: list[dict[str, object]]) -> float | None:
     ``"retryDelay": "38s"``, or None without one.
     """
     for detail in details:
-        found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
+        found = _DELAY_PATTERN.fullmatch(str(detail.get("retryDelay", "")))
         if found is not None:
             return min(float(found[1]), answers.MAX_RETRY_DELAY_S)
     return None

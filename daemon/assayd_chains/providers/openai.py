@@ -91,7 +91,7 @@ class OpenAIApi:
             ) as raw:
                 return await receive_response_body(raw.http_response, extract_event_text, request.heard)
         except openai.APIStatusError as problem:
-            raise answers.http_status_error(
+            raise answers.build_http_status_error(
                 self._account,
                 problem.status_code,
                 said=str(problem),
@@ -101,7 +101,7 @@ class OpenAIApi:
         except (openai.APITimeoutError, httpx2.TimeoutException) as problem:
             raise answers.timeout_error(self._account, timeout_s) from problem
         except (openai.APIConnectionError, httpx2.HTTPError) as problem:
-            raise answers.unreachable_error(self._account, problem) from problem
+            raise answers.build_unreachable_error(self._account, problem) from problem
 
     async def close(self) -> None:
         """Close all connections."""

@@ -36,23 +36,23 @@ from assayd_chains.providers.answers import ProviderAnswer, StopReason
 
 MAX_REPLY_CHARS = 2 * 2**20
 MAX_REASON_CHARS = 2000
-MOST_STARTS = 50
+MAX_JSON_STARTS = 50
 """Maximum number of braces to try as the beginning of the JSON object."""
 
-_MARK = "```"
-_BEGINNINGS = {
+_FENCE_MARKER = "```"
+_CODE_START_PATTERNS = {
     "bash": re.compile(r"#!|set -|for |while |if |awk |sed |grep |sort |cat |printf |echo "),
     "sql": re.compile(r"--|WITH\b|SELECT\b|INSERT\b|UPDATE\b|DELETE\b|CREATE\b|ALTER\b", re.IGNORECASE),
 }
 """Patterns for the beginning of a program in languages without a parser here; kinds add others."""
-_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
+_COMMA_PATTERN = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 """Matches a string, closed or not, or a comma before a closing bracket, in linear time (possessive)."""
 
 TEXT = "text"
 """The format of an answer that consists only of the model's text."""
-CPU_S = 5
-WALL_S = 30.0
-MEMORY_BYTES = 1024 * 2**20
+MAX_CPU_S = 5
+MAX_WALL_S = 30.0
+MAX_MEMORY_BYTES = 1024 * 2**20
 _END_S = 5.0
 
 
@@ -79,7 +79,7 @@ def parse_reply(text: str, language: str = "", beginning: str = "") -> ReplyPatc
     describes the format error without the reply's content.
     """
     if len(text) > MAX_REPLY_CHARS:
-        raise _invalid_reply_error("is too long")
+        raise _build_invalid_reply_error("is too long")
     blocks = list(_iter_fenced_blocks(text))
     question = None
     for candidate in _iter_json_candidates(text, [block for _, block in blocks]):
@@ -90,7 +90,7 @@ def parse_reply(text: str, language: str = "", beginning: str = "") -> ReplyPatc
         return question
     if (code := extract_code(text, blocks, language, beginning)) and _is_encodable(code):
         return ReplyPatch(code=code, reason="")
-    raise _invalid_reply_error(_describe_form_error(text, blocks))
+    raise _build_invalid_reply_error(_describe_form_error(text, blocks))
 
 
 def _describe_form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
@@ -114,12 +114,12 @@ def _iter_json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
     """Yield every possible JSON object in the text, beginning with the most likely one."""
     decoder = json.JSONDecoder()
     for place in (text.strip(), *blocks):
-        for form in (place, _COMMA.sub(lambda found: found[1] or "", place)):
+        for form in (place, _COMMA_PATTERN.sub(lambda found: found[1] or "", place)):
             with suppress(ValueError, RecursionError):
                 yield json.loads(form)
                 break
     start = text.find("{")
-    for _ in range(MOST_STARTS):
+    for _ in range(MAX_JSON_STARTS):
         if start < 0:
             return
         with suppress(ValueError, RecursionError):
@@ -132,7 +132,7 @@ def _iter_fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
     inside: list[str] | None = None
     word = ""
     for line in text.split("\n"):
-        info = line[len(_MARK) :].rstrip(" \t") if line.startswith(_MARK) else None
+        info = line[len(_FENCE_MARKER) :].rstrip(" \t") if line.startswith(_FENCE_MARKER) else None
         if inside is None:
             if info is not None and (not info or (info.isascii() and info.isalpha())):
                 inside, word = [], info
@@ -186,7 +186,7 @@ def _is_encodable(value: object) -> bool:
     return True
 
 
-def _invalid_reply_error(why: str) -> ProviderError:
+def _build_invalid_reply_error(why: str) -> ProviderError:
     return ProviderError("provider.reply", f"the reply {why}", retryable=True)
 
 
@@ -213,7 +213,7 @@ def _ensure_trailing_newline(code: str) -> str:
 def _is_code_in_language(text: str, language: str, beginning: str) -> bool:
     if language == "python":
         return _is_python(text)
-    pattern = re.compile(beginning) if beginning else _BEGINNINGS.get(language)
+    pattern = re.compile(beginning) if beginning else _CODE_START_PATTERNS.get(language)
     return pattern is not None and pattern.match(text) is not None
 
 
@@ -281,12 +281,14 @@ async def parse_in_subprocess(
             *argv, stdin=PIPE, stdout=PIPE, env=_build_environment()
         )
     except OSError as problem:
-        raise _unreadable_error(f"can't be read now: {problem.strerror}") from problem
+        raise _build_unreadable_error(f"can't be read now: {problem.strerror}") from problem
     try:
-        printed, _ = await asyncio.wait_for(process.communicate(content), WALL_S)
+        printed, _ = await asyncio.wait_for(process.communicate(content), MAX_WALL_S)
         found = AnswerContent.model_validate_json(printed)
     except (TimeoutError, ValidationError, BrokenPipeError, ConnectionResetError) as problem:
-        raise _unreadable_error(f"exceeds {CPU_S} s or {MEMORY_BYTES >> 20} MiB of reading") from problem
+        raise _build_unreadable_error(
+            f"exceeds {MAX_CPU_S} s or {MAX_MEMORY_BYTES >> 20} MiB of reading"
+        ) from problem
     finally:
         await run_cleanup(_kill_process(process), timeout_s=_END_S)
     if found.problem is not None:
@@ -306,7 +308,7 @@ async def _kill_process(process: Process) -> None:
     await process.wait()
 
 
-def _unreadable_error(what: str) -> ProviderError:
+def _build_unreadable_error(what: str) -> ProviderError:
     return ProviderError("provider.garbled", f"the answer {what}", retryable=True)
 
 
@@ -349,8 +351,8 @@ def _load_response_parsers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
 
 def main() -> int:
     """Parse an answer from standard input, and write its content as JSON to standard output."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     form, language, beginning = sys.argv[1:]
     found = parse_answer(form, sys.stdin.buffer.read(), language, beginning)

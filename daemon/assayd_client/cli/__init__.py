@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 
-_COLLECT_AFTER = 50_000
+_GC_THRESHOLD = 50_000
 """Number of new objects that start a garbage collection; most commands create fewer."""
 
 
@@ -20,12 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A known error is printed as one line on standard error.
     """
-    gc.set_threshold(_COLLECT_AFTER)
+    gc.set_threshold(_GC_THRESHOLD)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that can't show a character shows a question mark
             stream.reconfigure(errors="replace")
     try:
-        code = _run_with_errors(list(sys.argv[1:] if arguments is None else arguments))
+        code = _run_and_report_errors(list(sys.argv[1:] if arguments is None else arguments))
         # Without this, the interpreter notices a closed pipe only while it exits, and complains.
         print(end="", flush=True)
     except BrokenPipeError:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run_with_errors(arguments: list[str]) -> int:
+def _run_and_report_errors(arguments: list[str]) -> int:
     from assayd.errors import AssaydError
 
     try:
@@ -72,13 +72,13 @@ def _discard_output() -> int:
 
     Otherwise, the interpreter would flush both streams on exit and report an error for the closed pipe.
     """
-    from assayd_client.cli.options import READER_GONE
+    from assayd_client.cli.options import EXIT_BROKEN_PIPE
 
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
-    return READER_GONE
+    return EXIT_BROKEN_PIPE
 
 
 def _run_command(arguments: list[str]) -> int:

@@ -147,7 +147,7 @@ app = typer.Typer(
 )
 
 
-def _address_option(option: str) -> Any:
+def _build_address_option(option: str) -> Any:
     metavar, text = ADDRESS_OPTIONS[option]
     return typer.Option(option, metavar=metavar, help=text)
 
@@ -163,10 +163,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def start(
     context: typer.Context,
-    socket: Annotated[str | None, _address_option("--socket")] = None,
-    server: Annotated[str | None, _address_option("--server")] = None,
-    token_file: Annotated[str | None, _address_option("--token-file")] = None,
-    ca_file: Annotated[str | None, _address_option("--ca-file")] = None,
+    socket: Annotated[str | None, _build_address_option("--socket")] = None,
+    server: Annotated[str | None, _build_address_option("--server")] = None,
+    token_file: Annotated[str | None, _build_address_option("--token-file")] = None,
+    ca_file: Annotated[str | None, _build_address_option("--ca-file")] = None,
     version: Annotated[
         bool,
         typer.Option(
@@ -228,7 +228,7 @@ def _add_missing_command(parent: typer.Typer, name: str, package: str) -> None:
 
     @parent.command(name, help=_summarize_missing_command(package), context_settings=any_words)
     def refuse() -> None:
-        raise parts.missing_part_error(name, package)
+        raise parts.build_missing_part_error(name, package)
 
 
 def _summarize_missing_command(package: str) -> str:

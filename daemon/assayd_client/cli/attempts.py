@@ -14,8 +14,8 @@ from assayd.errors import RequestError, StoreError
 from assayd_client import Document, PlainClient
 from assayd_client.cli.options import (
     CANCELLED,
+    EXIT_ERROR,
     FAILED,
-    TROUBLE,
     VALIDATED,
     AttemptId,
     Fields,
@@ -116,7 +116,7 @@ def compute_replay_exit_code(attempt: Document) -> int:
         return CANCELLED
     diff = attempt["replay_diff"]
     if attempt["verdict"] == "error" or diff is None:
-        return TROUBLE
+        return EXIT_ERROR
     return VALIDATED if diff["same"] else FAILED
 
 
@@ -182,7 +182,7 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 def _print_attempts(attempts: Sequence[Document], *, wide: bool) -> None:
     """Print a table with one row per attempt, with fewer details on a terminal unless `wide` is set."""
-    from assayd_client.cli.listing import ATTEMPT_HEADS, build_attempt_row, build_display_attempt_row
+    from assayd_client.cli.listing import ATTEMPT_COLUMNS, build_attempt_row, build_display_attempt_row
     from assayd_client.cli.terminal import print_table
 
     screen = get_stdout()
@@ -193,7 +193,7 @@ def _print_attempts(attempts: Sequence[Document], *, wide: bool) -> None:
         else build_attempt_row(attempt)
         for attempt in attempts
     ]
-    print_table(screen, ATTEMPT_HEADS, rows)
+    print_table(screen, ATTEMPT_COLUMNS, rows)
 
 
 def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
@@ -314,7 +314,7 @@ def artifacts(
 ) -> None:
     """List or fetch the files in an attempt's bundle."""
     from assayd_client.cli.ids import resolve_attempt_id as find
-    from assayd_client.cli.listing import ARTIFACT_HEADS, build_artifact_row
+    from assayd_client.cli.listing import ARTIFACT_COLUMNS, build_artifact_row
     from assayd_client.cli.terminal import print_table
 
     with open_client(context) as client:
@@ -328,7 +328,7 @@ def artifacts(
         return
     screen = get_stdout()
     rows = [build_artifact_row(artifact, whole=not screen.is_terminal) for artifact in attempt["artifacts"]]
-    print_table(screen, ARTIFACT_HEADS, rows)
+    print_table(screen, ARTIFACT_COLUMNS, rows)
 
 
 def _get_today_iso() -> str:

@@ -20,10 +20,10 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import ClientError, DaemonUnreachable, Document, NotFound, PlainClient
 from assayd_client.cli.ids import resolve_batch_id as find_batch
-from assayd_client.cli.options import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED, Json, open_client
+from assayd_client.cli.options import CANCELLED, EXIT_ERROR, FAILED, INTERRUPTED, VALIDATED, Json, open_client
 from assayd_client.cli.submitting import LOOK_AGAIN_S, RetryTimer, iter_batch_results
 from assayd_client.cli.terminal import (
-    STYLES,
+    STYLE_BY_STATUS,
     StyledLine,
     build_line,
     format_duration,
@@ -37,7 +37,7 @@ from assayd_client.cli.texts import fetch_stored_submission
 
 MOST_SHOWN = 15
 MOST_LINES = 8
-MOST_REASONS = 3
+MAX_QUOTED_LINES = 3
 """Maximum number of lines to quote with their error, for each error code."""
 
 
@@ -63,7 +63,7 @@ class BatchSummary:
             self.errors[code] += 1
             if len(self._lines[code]) < MOST_LINES:
                 self._lines[code].append(item["line"])
-            if len(self._reasons[code]) < MOST_REASONS:
+            if len(self._reasons[code]) < MAX_QUOTED_LINES:
                 field = f"{item['error']['field']}: " if item["error"].get("field") else ""
                 said = item["error"]["message"].removeprefix(field)
                 self._reasons[code].append(f"line {item['line']}: {field}{said}")
@@ -251,7 +251,7 @@ def _count_done(counts: Document) -> int:
 STDIN = Path("-")
 """The path that represents standard input."""
 PIECE_BYTES = 64 * 2**10
-BATCH_HEADS = ("name", "state", "done", "total", "validated", "failed", "error", "created")
+BATCH_COLUMNS = ("name", "state", "done", "total", "validated", "failed", "error", "created")
 
 
 def generate_name(file: Path) -> str:
@@ -321,7 +321,7 @@ def follow_and_report(
 def exit_code(counts: Document) -> int:
     """Return a batch's exit code. Internal errors take precedence over cancelled, then failed items."""
     if counts["error"]:
-        return TROUBLE
+        return EXIT_ERROR
     if counts["cancelled"]:
         return CANCELLED
     return FAILED if counts["failed"] else VALIDATED
@@ -336,7 +336,7 @@ def iter_status_lines(batch: Document) -> Iterator[StyledLine]:
         if counts[verdict]:
             bad = counts["malformed"] if verdict == "error" else 0
             malformed = f" ({bad} of them can't be submitted)" if bad else ""
-            yield build_line((f"{counts[verdict]:>8} {verdict}", STYLES[verdict]), malformed)
+            yield build_line((f"{counts[verdict]:>8} {verdict}", STYLE_BY_STATUS[verdict]), malformed)
     if counts["waiting"]:
         yield build_line(f"{counts['waiting']:>8} waiting ({counts['running']} of them running)")
     if batch["state"] == "open":
@@ -549,7 +549,7 @@ def list_batches(
     """List batches, newest first."""
     with open_client(context) as client:
         page = client.batches(limit=limit)
-    print_result(page, BATCH_HEADS, map(build_batch_row, page["batches"]), as_json=as_json)
+    print_result(page, BATCH_COLUMNS, map(build_batch_row, page["batches"]), as_json=as_json)
 
 
 @batch_app.command("results")

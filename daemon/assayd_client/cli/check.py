@@ -22,8 +22,8 @@ from assayd_client.cli.kinds import get_files_reader
 from assayd_client.cli.options import (
     CANCELLED,
     EXIT_CODE_BY_VERDICT,
+    EXIT_ERROR,
     FAILED,
-    TROUBLE,
     VALIDATED,
     Junit,
     open_client,
@@ -45,11 +45,11 @@ KEYS: Mapping[str, type] = {
     "labels": dict,
     "folder": bool,
 }
-TYPE_NAMES = {str: "a string", list: "an array", dict: "a table", bool: "true or false"}
+TYPE_NAME_BY_TYPE = {str: "a string", list: "an array", dict: "a table", bool: "true or false"}
 FOLDER_KINDS = frozenset({"module"})
 """Kinds whose submission is a file's folder, unless the option `folder` overrides this."""
 
-ReadText = Callable[[Path], bytes | None]
+UnsavedTextReader = Callable[[Path], bytes | None]
 """A function that returns the unsaved text of a file, or None if the file has no unsaved text."""
 
 
@@ -129,7 +129,7 @@ def _require_known_keys(path: Path, table: object) -> None:
             message = f"{path}: [[file]]: unknown key {key}{did_you_mean.format_did_you_mean_hint(key, KEYS)}"
             raise RequestError("project", f"{message}; known keys: {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]):
-            message = f"{path}: [[file]]: {key} must be {TYPE_NAMES[KEYS[key]]}, not {value!r}"
+            message = f"{path}: [[file]]: {key} must be {TYPE_NAME_BY_TYPE[KEYS[key]]}, not {value!r}"
             raise RequestError("project", message)
     if not {"match", "kind"} <= table.keys():
         raise RequestError("project", f"{path}: every [[file]] table requires match and kind")
@@ -141,7 +141,7 @@ def submits_folder(table: Mapping[str, Any]) -> bool:
 
 
 def build_submission(
-    path: Path, table: Mapping[str, Any], newer: ReadText = lambda _: None
+    path: Path, table: Mapping[str, Any], newer: UnsavedTextReader = lambda _: None
 ) -> tuple[dict[str, object], SubmissionOrigin]:
     """Return a file's submission, and the origin to which the findings' positions refer.
 
@@ -171,7 +171,7 @@ def build_submission(
     )
 
 
-EXIT_CODE_PRECEDENCE = (TROUBLE, CANCELLED, FAILED, VALIDATED)
+EXIT_CODE_PRECEDENCE = (EXIT_ERROR, CANCELLED, FAILED, VALIDATED)
 """Exit codes in order of precedence."""
 
 

@@ -15,7 +15,7 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Document
 from assayd_client.cli.batch import BatchOutputs, follow_batch, write_files
-from assayd_client.cli.options import TROUBLE, open_client
+from assayd_client.cli.options import EXIT_ERROR, open_client
 from assayd_client.cli.submitting import LABEL
 from assayd_client.cli.terminal import get_stdout, print_json, print_table
 from assayd_client.rewards import BenchmarkTask, parse_problem
@@ -69,7 +69,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     else:
         _print_scores(figures)
     if any(row["lost"] for row in rows):
-        raise typer.Exit(TROUBLE)
+        raise typer.Exit(EXIT_ERROR)
 
 
 def estimate_pass_at_k(rows: Sequence[Document], k: int) -> Document:

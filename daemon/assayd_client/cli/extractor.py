@@ -35,7 +35,7 @@ from assayd_client.trees import ResultTally, TreeWalk, compare_tallies
 
 STDOUT = Path("-")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_KEPT = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+_RESUME_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
 class ResultsFile:
@@ -63,7 +63,9 @@ class ResultsFile:
             message = f"{self._path} is inside the input tree {self._tree}; name a file outside it"
             raise RequestError("usage", message)
         try:
-            self._descriptor = os.open(self._path, (_KEPT if self._resume else _NEW) | os.O_CLOEXEC, 0o666)
+            self._descriptor = os.open(
+                self._path, (_RESUME_FLAGS if self._resume else _NEW) | os.O_CLOEXEC, 0o666
+            )
         except FileExistsError:
             message = f"{self._path} exists; continue it with --resume, or name another file"
             raise RequestError("file.exists", message) from None
@@ -150,7 +152,7 @@ Tree = Annotated[
     Path, typer.Argument(metavar="TREE", help="Folder with the files. Symbolic links aren't followed.")
 ]
 MOST_SHAPES = 10
-MOST_REASONS = 3
+MAX_SHOWN_REASONS = 3
 MAX_REPAIR_PATHS = 50
 """Maximum number of paths of changed shapes to try in a repair."""
 
@@ -380,7 +382,7 @@ def _iter_shape_lines(head: str, shapes: list[Document]) -> Iterator[StyledLine]
             f"  {one['paths'] - one['matched']:,} of {one['paths']:,} like {_to_displayable_line(example)}",
             hang=4,
         )
-        for reason, number in list(one["reasons"].items())[:MOST_REASONS]:
+        for reason, number in list(one["reasons"].items())[:MAX_SHOWN_REASONS]:
             yield build_line(f"{number:>9,} {shorten(plain(reason), 200)}", hang=10)
     if len(wanted) > MOST_SHAPES:
         yield build_line((f"  … and {format_count(len(wanted) - MOST_SHAPES, 'more shape')}", "dim"))

@@ -16,7 +16,7 @@ from assayd_client import Document, NotFound, PlainClient
 from assayd_client.cli.options import FAILED, VALIDATED, Json, open_client
 from assayd_client.cli.terminal import print_result
 
-NO_ROUTE = "there is nothing here"
+NO_ROUTE_MESSAGE = "there is nothing here"
 """The message with which a daemon responds to an unknown path."""
 
 
@@ -27,7 +27,7 @@ def open_gateway_client(context: typer.Context) -> Iterator[PlainClient]:
         try:
             yield client
         except NotFound as error:
-            if error.message != NO_ROUTE:
+            if error.message != NO_ROUTE_MESSAGE:
                 raise
             message = f"{client.address} is a single-host daemon; only a gateway manages tokens and nodes"
             raise RequestError("usage", f"{message}; pass its address with --socket or --server") from error
@@ -35,7 +35,7 @@ def open_gateway_client(context: typer.Context) -> Iterator[PlainClient]:
 
 token_app = typer.Typer(help="Create, list and revoke gateway tokens (operators only).", no_args_is_help=True)
 
-TOKEN_HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used", "revoked")
+TOKEN_COLUMNS = ("id", "name", "tenant", "scopes", "node", "created", "last used", "revoked")
 
 
 @token_app.command("create")
@@ -92,7 +92,7 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
     """List all tokens without their secrets."""
     with open_gateway_client(context) as client:
         found = client.tokens()["tokens"]
-    print_result(found, TOKEN_HEADS, map(_build_token_row, found), as_json=as_json)
+    print_result(found, TOKEN_COLUMNS, map(_build_token_row, found), as_json=as_json)
 
 
 @token_app.command("revoke")
@@ -158,14 +158,14 @@ node_app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Node name, as in `assay nodes`.")]
-NODE_HEADS = ("", "node", "in hand", "version", "engine", "beaten", "why")
+NODE_COLUMNS = ("", "node", "in hand", "version", "engine", "beaten", "why")
 
 
 def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     """List the nodes of a cluster (operators only)."""
     with open_gateway_client(context) as client:
         found = client.nodes()["nodes"]
-    print_result(found, NODE_HEADS, map(_build_node_row, found), as_json=as_json)
+    print_result(found, NODE_COLUMNS, map(_build_node_row, found), as_json=as_json)
 
 
 @node_app.command("drain")

@@ -19,8 +19,8 @@ from assayd_client.cli.ids import resolve_attempt_id as find_attempt
 from assayd_client.cli.ids import resolve_generation_id as find_generation
 from assayd_client.cli.options import (
     CANCELLED,
+    EXIT_ERROR,
     FAILED,
-    TROUBLE,
     VALIDATED,
     Json,
     get_selected_daemon,
@@ -46,7 +46,7 @@ from assayd_client.cli.terminal import plain, print_json, print_result
 from assayd_client.cli.texts import fetch_stored_submission, get_submission_texts, write_texts
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_WORDS = 4
+_MAX_NAME_WORDS = 4
 _CHARS = 40
 _FILLER_TEXT = """
 a an and are as at be by can compute each every find for from get give gives has have i in into is it its me
@@ -66,7 +66,7 @@ class SaveTarget:
 def propose_name(intent: str, kind: str) -> str:
     """Return a name that consists of the first meaningful words, e.g. ``quarter_folder_start_end``."""
     words = [word for word in re.findall(r"[a-z0-9]+", intent.lower()) if word not in _FILLERS]
-    name = "_".join(words[:_WORDS])[:_CHARS].strip("_")
+    name = "_".join(words[:_MAX_NAME_WORDS])[:_CHARS].strip("_")
     return name if NAME.fullmatch(name) else kind
 
 
@@ -75,7 +75,7 @@ def find_name_problem(name: str) -> str:
     return "" if NAME.fullmatch(name) else "Use a-z, 0-9, _ and -, at most 64 characters."
 
 
-EXIT_CODE_BY_OUTCOME = {"validated": VALIDATED, "cancelled": CANCELLED, "provider_failed": TROUBLE}
+EXIT_CODE_BY_OUTCOME = {"validated": VALIDATED, "cancelled": CANCELLED, "provider_failed": EXIT_ERROR}
 _SCHEMA_SUFFIX = ".sql"
 
 

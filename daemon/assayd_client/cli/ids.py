@@ -10,11 +10,11 @@ from assayd.errors import RequestError
 from assayd_client import Document, NotFound, PlainClient
 
 LAST = "last"
-MAX_NAMED = 3
+MAX_NAMED_MATCHES = 3
 
-_WHOLE = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_ULID_PATTERN = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 # Shorter prefixes aren't looked up, because they would soon be ambiguous.
-_PREFIX = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,25}")
+_PREFIX_PATTERN = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,25}")
 
 
 def resolve_attempt_id(client: PlainClient, said: str) -> str:
@@ -24,9 +24,9 @@ def resolve_attempt_id(client: PlainClient, said: str) -> str:
     """
     if said == LAST:
         return _require_single_match("attempt", said, client.attempts(limit=1)["attempts"])
-    if not _PREFIX.fullmatch(said.upper()):
+    if not _PREFIX_PATTERN.fullmatch(said.upper()):
         return _normalize_id(said)
-    found = client.attempts(id_prefix=said.upper(), limit=MAX_NAMED)["attempts"]
+    found = client.attempts(id_prefix=said.upper(), limit=MAX_NAMED_MATCHES)["attempts"]
     return _require_single_match("attempt", said, found)
 
 
@@ -62,7 +62,7 @@ def resolve_batch_id(client: PlainClient, said: str) -> str:
     try:
         named: str = client.batch(said)["id"]
     except NotFound:
-        if said != LAST and not _PREFIX.fullmatch(said.upper()):
+        if said != LAST and not _PREFIX_PATTERN.fullmatch(said.upper()):
             raise
     else:
         return named
@@ -82,20 +82,20 @@ def _find_by_prefix(noun: str, said: str, fetch: Callable[..., Document], key: s
 
     Raises: NotFound, if no id matches; RequestError ``id.ambiguous``, if several match.
     """
-    if said != LAST and not _PREFIX.fullmatch(said.upper()):
+    if said != LAST and not _PREFIX_PATTERN.fullmatch(said.upper()):
         return _normalize_id(said)
     found: list[Document] = []
     for each in iter_pages(fetch, key):
         if said == LAST or each["id"].startswith(said.upper()):
             found.append(each)
-        if found and (said == LAST or len(found) == MAX_NAMED):
+        if found and (said == LAST or len(found) == MAX_NAMED_MATCHES):
             break
     return _require_single_match(noun, said, found)
 
 
 def _normalize_id(said: str) -> str:
     """Return a complete id in upper case. Anything that isn't an id is rejected by the daemon."""
-    return said.upper() if _WHOLE.fullmatch(said.upper()) else said
+    return said.upper() if _ULID_PATTERN.fullmatch(said.upper()) else said
 
 
 def iter_pages(fetch: Callable[..., Document], key: str) -> Iterator[Document]:

@@ -23,7 +23,7 @@ from assayd_client.cli.options import Json, open_client
 if TYPE_CHECKING:
     from assayd.kind import Kind
 
-KIND_HEADS = ("kind", "policy", "image", "stages")
+KIND_COLUMNS = ("kind", "policy", "image", "stages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def kinds(
             [one["kind"], one["default_policy"], one["image"], " ".join(one["stages"])]
             for one in found["kinds"]
         ]
-        print_table(get_stdout(), KIND_HEADS, rows)
+        print_table(get_stdout(), KIND_COLUMNS, rows)
     else:
         get_stdout().lines(build_line(plain(said), hang=None) for said in describe_kind(found))
 

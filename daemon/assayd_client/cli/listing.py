@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assayd_client import Document, StreamEvent
 from assayd_client.cli.terminal import (
-    STYLES,
+    STYLE_BY_STATUS,
     StyledLine,
     build_line,
     format_count,
@@ -24,7 +24,7 @@ FILE_LABEL = "file"
 
 REPORT_ONLY = "report-only"
 """The mark of an attempt whose policy only reports violations."""
-LABEL_CHARS = 40
+MAX_LABEL_CHARS = 40
 """Maximum number of characters of an attempt's labels in a displayed list."""
 
 
@@ -52,7 +52,7 @@ def build_display_attempt_row(attempt: Document, today: str, *, wide: bool) -> l
     others = dict(attempt["labels"])
     file, labels, reasons = others.pop(FILE_LABEL, ""), _format_labels(others), _list_reasons(attempt)
     if not wide:
-        labels = shorten(labels, LABEL_CHARS)
+        labels = shorten(labels, MAX_LABEL_CHARS)
         reasons = [*reasons[:1], *([f"+{len(reasons) - 1}"] if len(reasons) > 1 else [])]
     last = "  ".join(filter(None, (_format_report_mode(attempt), " ".join(reasons), file, labels)))
     return [*_build_attempt_cells(attempt, today), last]
@@ -102,8 +102,8 @@ def build_artifact_row(artifact: Document, *, whole: bool) -> list[str]:
     return [artifact["name"], str(artifact["bytes"]), media_type, digest]
 
 
-ARTIFACT_HEADS = ("name", "bytes", "type", "sha256")
-ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "rule, file, labels")
+ARTIFACT_COLUMNS = ("name", "bytes", "type", "sha256")
+ATTEMPT_COLUMNS = ("id", "kind", "verdict", "created", "took", "rule, file, labels")
 
 
 def build_policy_row(policy: Document) -> list[str]:
@@ -119,7 +119,7 @@ def build_policy_row(policy: Document) -> list[str]:
     ]
 
 
-POLICY_HEADS = ("name", "timeout", "unit", "memory", "processes", "")
+POLICY_COLUMNS = ("name", "timeout", "unit", "memory", "processes", "")
 
 
 def iter_policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
@@ -130,7 +130,7 @@ def iter_policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
         yield field, value, ", ".join(f"{Path(each['file']).name}:{each['line']}" for each in places)
 
 
-POLICY_VALUE_HEADS = ("field", "value", "set in")
+POLICY_VALUE_COLUMNS = ("field", "value", "set in")
 
 
 def flatten_document(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:
@@ -165,7 +165,7 @@ def iter_check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
     for check in checks:
         status, name = check["status"], plain(check["check"])
         took = f"  {check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
-        head = (f"{status:<4}", STYLES[status])
+        head = (f"{status:<4}", STYLE_BY_STATUS[status])
         yield build_line(head, f"  {name:<{width}}  {plain(check['detail'])}", (took, "dim"), hang=width + 8)
         if check["remedy"]:
             yield build_line(f"{'':6}fix: ", (plain(check["remedy"]), "bold"), hang=11)
@@ -176,7 +176,7 @@ def iter_check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
     )
 
 
-CHECK_HEADS = ("", "check", "seen", "remedy", "took")
+CHECK_COLUMNS = ("", "check", "seen", "remedy", "took")
 
 
 def format_event(event: StreamEvent) -> StyledLine:
@@ -202,8 +202,18 @@ def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool)
             console.print(build_line((name, "bold"), hang=22) + format_event(event))
 
 
-ANSWER_HEADS = ("week", "kind", "provider", "generated", "at once", "answers", "repaired", "hinted", "rules")
-_RULES_LISTED = 3
+ANSWER_COLUMNS = (
+    "week",
+    "kind",
+    "provider",
+    "generated",
+    "at once",
+    "answers",
+    "repaired",
+    "hinted",
+    "rules",
+)
+_MAX_LISTED_RULES = 3
 
 
 def iter_answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
@@ -225,6 +235,6 @@ def iter_answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
             f"{one['hinted_repaired']}/{one['hinted']}",
             ", ".join(
                 f"{each['rule']} {each['attempts']} (cleared {each['cleared']}/{each['answered']})"
-                for each in one["rules"][:_RULES_LISTED]
+                for each in one["rules"][:_MAX_LISTED_RULES]
             ),
         )

@@ -14,23 +14,23 @@ from assayd.errors import AssaydError, RequestError
 from assayd_client import Conflict, DaemonUnreachable, NotFound, PlainClient, QueueFull, Refused, Target
 
 _AGE = re.compile(r"(\d{1,6})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_UNIT_BY_SUFFIX = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 VALIDATED = 0
 FAILED = 1
 REFUSED = 2
-TROUBLE = 3
+EXIT_ERROR = 3
 UNREACHABLE = 4
 CANCELLED = 5
 UNSIGNED = 6
 """The attestation to verify doesn't exist."""
 INTERRUPTED = 130
 """A keyboard interrupt with nothing to cancel: the exit code that shells expect."""
-READER_GONE = 141
+EXIT_BROKEN_PIPE = 141
 """The output pipe is closed, e.g. by `| head`: 128 plus the number of SIGPIPE, as shells expect."""
 EXIT_CODE_BY_VERDICT: Mapping[str, int] = {
     "validated": VALIDATED,
     "failed": FAILED,
-    "error": TROUBLE,
+    "error": EXIT_ERROR,
     "cancelled": CANCELLED,
 }
 
@@ -38,7 +38,7 @@ EXIT_CODE_BY_VERDICT: Mapping[str, int] = {
 def parse_age(text: str) -> timedelta | None:
     """Return the duration of an age such as ``24h``, or None if the text isn't an age."""
     parts = _AGE.fullmatch(text)
-    return timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts is not None else None
+    return timedelta(**{_UNIT_BY_SUFFIX[parts[2]]: int(parts[1])}) if parts is not None else None
 
 
 def to_api_time(text: str | None) -> str | None:
@@ -86,4 +86,4 @@ def exit_code(error: AssaydError) -> int:
     if isinstance(error, DaemonUnreachable):
         return UNREACHABLE
     refused = isinstance(error, RequestError | Refused | NotFound | Conflict | QueueFull)
-    return REFUSED if refused else TROUBLE
+    return REFUSED if refused else EXIT_ERROR

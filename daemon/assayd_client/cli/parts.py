@@ -41,13 +41,13 @@ def format_missing_part(package: str) -> str:
     )
 
 
-def missing_part_error(command: str, package: str, otherwise: str = "") -> RequestError:
+def build_missing_part_error(command: str, package: str, otherwise: str = "") -> RequestError:
     """Return the error for a missing package; `otherwise` describes an alternative."""
     message = f"assay {command} needs a package that isn't installed: {format_missing_part(package)}"
     return RequestError("usage", f"{message}{otherwise and f', or {otherwise}'}")
 
 
-def missing_library_error(
+def build_missing_library_error(
     command: str, library: str, extra: str, find: Callable[[str], object] = find_spec
 ) -> RequestError:
     """Return the error for a missing library, with the name of the extra that installs the library."""
@@ -62,5 +62,5 @@ def import_part(reference: str, command: str, otherwise: str = "") -> Any:
     Raises: RequestError ``usage``, if the package isn't installed.
     """
     if (package := find_missing_part(reference)) is not None:
-        raise missing_part_error(command, package, otherwise)
+        raise build_missing_part_error(command, package, otherwise)
     return pkgutil.resolve_name(reference)

@@ -159,21 +159,21 @@ policy_app = typer.Typer(help="Show profiles, and check profile files.", no_args
 @policy_app.command("list")
 def list_policies(context: typer.Context, as_json: Json = False) -> None:
     """List the daemon's profiles."""
-    from assayd_client.cli.listing import POLICY_HEADS, build_policy_row
+    from assayd_client.cli.listing import POLICY_COLUMNS, build_policy_row
 
     with open_client(context) as client:
         policies = client.policies()["policies"]
-    print_result(policies, POLICY_HEADS, map(build_policy_row, policies), as_json=as_json)
+    print_result(policies, POLICY_COLUMNS, map(build_policy_row, policies), as_json=as_json)
 
 
 @policy_app.command("show")
 def show_policy(context: typer.Context, name: str, as_json: Json = False) -> None:
     """Show a profile's effective values, and the profile files that set them."""
-    from assayd_client.cli.listing import POLICY_VALUE_HEADS, iter_policy_values
+    from assayd_client.cli.listing import POLICY_VALUE_COLUMNS, iter_policy_values
 
     with open_client(context) as client:
         policy = client.policy(name)
-    print_result(policy, POLICY_VALUE_HEADS, iter_policy_values(policy), as_json=as_json)
+    print_result(policy, POLICY_VALUE_COLUMNS, iter_policy_values(policy), as_json=as_json)
 
 
 @policy_app.command("check")
@@ -259,7 +259,9 @@ Since = Annotated[
 ]
 Batch = Annotated[str | None, typer.Option(metavar="ID", help="Use only attempts of this batch.")]
 Label = Annotated[list[str] | None, typer.Option(metavar="K=V", help="Use only attempts with this label.")]
-OfKind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Use only attempts of this kind.")]
+KindFilterOption = Annotated[
+    str | None, typer.Option("--kind", metavar="KIND", help="Use only attempts of this kind.")
+]
 
 
 @policy_app.command("try")
@@ -269,7 +271,7 @@ def try_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     since: Since = None,
     batch: Batch = None,
     label: Label = None,
-    kind: OfKind = None,
+    kind: KindFilterOption = None,
     run: Annotated[bool, typer.Option("--run", help="Run each submission again as a full attempt.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -302,7 +304,7 @@ def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     since: Since = None,
     batch: Batch = None,
     label: Label = None,
-    kind: OfKind = None,
+    kind: KindFilterOption = None,
     as_json: Json = False,
 ) -> None:
     """Print, as TOML, the smallest profile additions that would have allowed refused code."""

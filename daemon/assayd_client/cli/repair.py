@@ -23,14 +23,16 @@ from assayd_client.cli.texts import edited as edit_texts
 from assayd_client.cli.texts import fetch_stored_submission, get_submission_texts
 
 LINE_CHARS = 200
-NUMBERED = re.compile(r"\d+\. ")
+NUMBERED_PATTERN = re.compile(r"\d+\. ")
 
 
 def iter_failure_lines(context: str) -> Iterator[str]:
     """Yield the findings in a retry context, one per line, or the first line if there are none."""
-    found = [text for text in context.splitlines() if NUMBERED.match(text)] or context.splitlines()[:1]
+    found = [text for text in context.splitlines() if NUMBERED_PATTERN.match(text)] or context.splitlines()[
+        :1
+    ]
     if len(found) == 1:
-        yield f"failed: {shorten(NUMBERED.sub('', found[0], count=1), LINE_CHARS)}"
+        yield f"failed: {shorten(NUMBERED_PATTERN.sub('', found[0], count=1), LINE_CHARS)}"
         return
     yield "failed:"
     yield from (f"  {shorten(text, LINE_CHARS)}" for text in found)
@@ -71,7 +73,7 @@ repair_app = typer.Typer(
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique id prefix, or `last`.")]
-OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
+REPAIR_EXIT_CODES = {"repaired": VALIDATED, "cancelled": CANCELLED}
 
 
 @repair_app.command("start")
@@ -109,7 +111,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
         )
         repair = wait_for_repair(client, repair)
         _print_repair(repair, as_json=as_json)
-    raise typer.Exit(OF_OUTCOME.get(repair["outcome"], FAILED))
+    raise typer.Exit(REPAIR_EXIT_CODES.get(repair["outcome"], FAILED))
 
 
 @repair_app.command("show")
@@ -182,11 +184,11 @@ def stats(context: typer.Context, as_json: Json = False) -> None:
     with open_client(context) as client:
         found = list(iter_pages(client.repairs, "repairs"))
     table = compute_repair_statistics(found)
-    rows = [[_format_cell(row[name]) for name in STATISTICS] for row in table]
-    print_result({"repairs": table}, STATISTICS, rows, as_json=as_json)
+    rows = [[_format_cell(row[name]) for name in STATISTICS_COLUMNS] for row in table]
+    print_result({"repairs": table}, STATISTICS_COLUMNS, rows, as_json=as_json)
 
 
-STATISTICS = (
+STATISTICS_COLUMNS = (
     "kind",
     "provider",
     "ended",
@@ -233,12 +235,12 @@ def _count_group(kind: str, provider: str, repairs: Sequence[Document]) -> Docum
         "fixes": len(fixes),
         "duplicates": sum(fix["duplicate"] for fix in fixes),
         "stuck": sum(repair["outcome"] == "stuck" for repair in repairs),
-        "fix_s": _mean_or_none([fix["duration_ms"] / 1000 for fix in fixes]),
-        "repaired_s": _mean_or_none([_compute_duration_s(repair) for repair in good]),
+        "fix_s": _compute_mean_or_none([fix["duration_ms"] / 1000 for fix in fixes]),
+        "repaired_s": _compute_mean_or_none([_compute_duration_s(repair) for repair in good]),
     }
 
 
-def _mean_or_none(values: Sequence[float]) -> float | None:
+def _compute_mean_or_none(values: Sequence[float]) -> float | None:
     return round(sum(values) / len(values), 3) if values else None
 
 

@@ -204,7 +204,7 @@ MAX_PREVIEW_LINES = 30
 """Maximum number of lines of each preview of a table."""
 MIN_SOURCE_WIDTH = 16
 """Minimum number of columns of a source line, even on a narrow terminal."""
-INTENT_CHARS = 200
+MAX_SHOWN_INTENT_CHARS = 200
 MAX_OUTPUT_LINES = 20
 """Maximum number of lines of the code's output to show; `assay logs` shows the complete output."""
 MAX_OUTPUT_CHARS = 500
@@ -229,7 +229,9 @@ def iter_report_lines(
         (attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}{mode}"
     )
     if attempt.get("intent"):
-        yield build_line(f"Request: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
+        yield build_line(
+            f"Request: {plain(shorten(' '.join(attempt['intent'].split()), MAX_SHOWN_INTENT_CHARS))}"
+        )
     if report is not None:
         yield from iter_stage_lines(report["stages"])
     if not verdict_last:

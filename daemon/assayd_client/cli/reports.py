@@ -17,9 +17,9 @@ from assayd import __version__
 from assayd_client import Document, PlainClient
 from assayd_client.cli.report import SubmissionOrigin
 
-LEVELS: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "note"}
+SARIF_LEVELS: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "note"}
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-LINE_RULE = "line.not_submitted"
+MALFORMED_LINE_RULE = "line.not_submitted"
 """The rule for a malformed line; a kind's rules are about code."""
 
 _ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -94,7 +94,10 @@ class SarifWriter:
         self._file = file
         self._uri = "stdin" if source == Path("-") else source.as_posix()
         self._rules = {rule["id"]: build_sarif_rule(rule) for rule in rules}
-        self._rules[LINE_RULE] = {"id": LINE_RULE, "shortDescription": {"text": "A line can't be submitted"}}
+        self._rules[MALFORMED_LINE_RULE] = {
+            "id": MALFORMED_LINE_RULE,
+            "shortDescription": {"text": "A line can't be submitted"},
+        }
         self._empty = True
 
     def __enter__(self) -> Self:
@@ -108,11 +111,13 @@ class SarifWriter:
         """Write the error or the findings of one item of a batch."""
         if result["error"] is not None:
             self._write_result(
-                _build_sarif_result(self._uri, result, LINE_RULE, "error", result["error"]["message"])
+                _build_sarif_result(
+                    self._uri, result, MALFORMED_LINE_RULE, "error", result["error"]["message"]
+                )
             )
         for finding in _get_findings(result):
             place = f" (line {finding['line']} of the code)" if finding["line"] is not None else ""
-            level = LEVELS[finding["severity"]]
+            level = SARIF_LEVELS[finding["severity"]]
             found = _build_sarif_result(self._uri, result, finding["rule"], level, finding["message"] + place)
             found["properties"] |= {
                 "line": finding["line"],
@@ -166,7 +171,7 @@ def build_sarif_rule(rule: Document) -> Document:
         "id": rule["id"],
         "shortDescription": {"text": rule["title"]},
         "help": {"text": rule["help"] or rule["title"]},
-        "defaultConfiguration": {"level": LEVELS[rule["severity"]]},
+        "defaultConfiguration": {"level": SARIF_LEVELS[rule["severity"]]},
     }
 
 
@@ -223,7 +228,7 @@ def _build_finding_result(finding: Document, hints: list[Document], origin: Subm
     uri, number = origin.locate_finding(finding)
     result: Document = {
         "ruleId": finding["rule"],
-        "level": LEVELS[finding["severity"]],
+        "level": SARIF_LEVELS[finding["severity"]],
         "message": {"text": finding["message"]},
         "properties": {"suggestion": finding["suggestion"], "layer": finding["layer"]},
     }

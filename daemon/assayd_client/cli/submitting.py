@@ -167,7 +167,7 @@ def _print_selection(tree: Path, groups: Mapping[str, ShapeGroup], chosen: Seque
     )
 
 
-AWAY_S = 60.0
+MAX_OUTAGE_S = 60.0
 """Seconds for which a daemon can be unavailable before following ends; the batch continues later."""
 LOOK_AGAIN_S = 0.5
 
@@ -188,7 +188,7 @@ class RetryTimer:
         Raises: `problem`, if it has lasted too long or a retry can't succeed.
         """
         self._since = self._since or time.monotonic()
-        if not problem.retryable or time.monotonic() - self._since > AWAY_S:
+        if not problem.retryable or time.monotonic() - self._since > MAX_OUTAGE_S:
             raise problem
         time.sleep(LOOK_AGAIN_S)
 

@@ -27,7 +27,7 @@ _SGR = {
 BLANK_ELLIPSIS = "\N{EM SPACE}"
 """A space as wide as an ellipsis, for marks below an ellipsis; in ASCII, three spaces."""
 # The ASCII replacement of each mark; no two marks of a column are the same.
-_IN_ASCII = str.maketrans(
+_ASCII_BY_SYMBOL = str.maketrans(
     {"✓": "+", "✗": "x", "⚠": "~", "–": "-", "…": "...", "→": "->", "▸": ">", "·": "-", "│": "|", "⏎": "\\n"}
     | {"├": "|", "└": "`", "─": "-", BLANK_ELLIPSIS: "   "}
 )
@@ -128,7 +128,7 @@ def get_stderr() -> TerminalOutput:
 
 def to_ascii(text: str) -> str:
     """Replace symbols by ASCII equivalents, and escape other non-ASCII characters."""
-    return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+    return text.translate(_ASCII_BY_SYMBOL).encode("ascii", "backslashreplace").decode("ascii")
 
 
 def can_show_unicode(environ: Mapping[str, str] = os.environ, encoding: str | None = "utf-8") -> bool:
@@ -242,7 +242,7 @@ def _join_letters(letters: list[tuple[str, str]]) -> StyledLine:
 
 # Control characters except tab and newline, marks that reorder text, and invisible characters. With them, a
 # guest could rewrite the screen, disguise a source line, or hide instructions for a model in copied text.
-UNSAFE = re.compile(
+UNSAFE_PATTERN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
@@ -252,7 +252,7 @@ def plain(text: str) -> str:
     """Replace the control characters in untrusted text by their codes, so that it is safe to print."""
     if text.isascii() and text.isprintable():  # the usual case, for which lists call this hundreds of times
         return text
-    return UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return UNSAFE_PATTERN.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def shorten(text: str, most: int) -> str:
@@ -275,7 +275,7 @@ LEAST = 8
 MIN_LAST_COLUMN_WIDTH = 16
 """A last column with less room than this is printed below the rows."""
 
-STYLES = {
+STYLE_BY_STATUS = {
     "validated": "green",
     "failed": "red",
     "error": "bold red",
@@ -338,7 +338,7 @@ def _iter_row_lines(row: Row, widths: Sequence[int], *, head: bool = False) -> I
         for place, (piece, cell, width) in enumerate(zip(pieces, row, widths, strict=True)):
             last = place == len(widths) - 1
             padding = "" if last else " " * (width - measure_display_width(piece) + GAP)
-            parts += [(piece, "dim" if head else STYLES.get(cell, "")), (padding, "")]
+            parts += [(piece, "dim" if head else STYLE_BY_STATUS.get(cell, "")), (padding, "")]
         yield build_line(*parts, hang=None)
 
 

@@ -16,12 +16,12 @@ import typer
 
 from assayd.errors import ConfigError, RequestError
 from assayd_client import DaemonUnreachable, Document, PlainClient, ServerChoice
-from assayd_client.cli.options import FAILED, TROUBLE, Json, open_client, to_api_time
+from assayd_client.cli.options import EXIT_ERROR, FAILED, Json, open_client, to_api_time
 from assayd_client.cli.terminal import get_stdout, print_json
 
 DATABASE = "assayd.db"
 IDENTITY = "daemon-id"
-PARTIAL = ".partial"
+PARTIAL_SUFFIX = ".partial"
 
 
 def find_state_dir(client: PlainClient) -> Path:
@@ -68,7 +68,7 @@ def back_up_state(target: Path, source: Path) -> int:
 
 def _copy_database(source: Path, target: Path) -> None:
     """Copy the database by SQLite's backup API, which excludes partial concurrent writes."""
-    fresh = target.with_name(target.name + PARTIAL)
+    fresh = target.with_name(target.name + PARTIAL_SUFFIX)
     fresh.unlink(missing_ok=True)
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with (
@@ -126,7 +126,7 @@ def _remove_tree(folder: Path) -> None:
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Check the daemon: engine, images, limits, isolation and permissions."""
-    from assayd_client.cli.listing import CHECK_HEADS, build_check_row, iter_check_lines
+    from assayd_client.cli.listing import CHECK_COLUMNS, build_check_row, iter_check_lines
     from assayd_client.cli.terminal import print_table
 
     with open_client(context) as client:
@@ -136,9 +136,9 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
     elif get_stdout().is_terminal:
         get_stdout().lines(iter_check_lines(checks))
     else:
-        print_table(get_stdout(), CHECK_HEADS, [build_check_row(check) for check in checks])
+        print_table(get_stdout(), CHECK_COLUMNS, [build_check_row(check) for check in checks])
     if any(check["status"] == "fail" for check in checks):
-        raise typer.Exit(TROUBLE)
+        raise typer.Exit(EXIT_ERROR)
 
 
 def collect_garbage(
@@ -211,10 +211,10 @@ def metrics(
     if as_json:
         print_json(counted)
         return
-    from assayd_client.cli.listing import ANSWER_HEADS, iter_answer_rows
+    from assayd_client.cli.listing import ANSWER_COLUMNS, iter_answer_rows
     from assayd_client.cli.terminal import print_table
 
-    print_table(get_stdout(), ANSWER_HEADS, list(iter_answer_rows(counted["weeks"])))
+    print_table(get_stdout(), ANSWER_COLUMNS, list(iter_answer_rows(counted["weeks"])))
     if not counted["complete"]:
         print("assay: only the newest generations and repairs are counted", file=sys.stderr)
 

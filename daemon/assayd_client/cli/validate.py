@@ -155,7 +155,7 @@ def _print_written_path(path: Path) -> None:
     print(f"assay: the validated code is in {plain(str(path))}", file=sys.stderr)
 
 
-LOOK_EVERY_S = 0.25
+POLL_INTERVAL_S = 0.25
 CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
 
 Signature = tuple[tuple[str, int, int, int], ...]
@@ -179,7 +179,7 @@ def watch_files(
         while True:
             now = compute_files_signature(paths)
             if now in {seen, ()}:  # unchanged, or missing for a moment while an editor saves
-                wait(LOOK_EVERY_S)
+                wait(POLL_INTERVAL_S)
                 continue
             seen = now
             code = _clear_and_validate(validate, clear=clear)

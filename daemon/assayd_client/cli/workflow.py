@@ -49,7 +49,7 @@ Set = Annotated[
 Repair = Annotated[
     str | None, typer.Option(metavar="PROVIDER", help="Use this provider to repair failed nodes.")
 ]
-_STYLES = {
+_STYLE_BY_VERDICT = {
     "validated": "green",
     "failed": "red",
     "error": "red",
@@ -179,7 +179,7 @@ def iter_graph_lines(workflow: Document) -> Iterator[StyledLine]:
             f"{'  ' * depths[name]}{name:<{width - 2 * depths[name]}}",
         ]
         if state:
-            said.append((f"  {state:<9}", _STYLES.get(state, "")))
+            said.append((f"  {state:<9}", _STYLE_BY_VERDICT.get(state, "")))
         if node.get("attempt_id"):
             said.append((f"  {node['attempt_id']}{' (reused)' if node['reused'] else ''}", "dim"))
         if node["needs"]:
@@ -235,7 +235,9 @@ def _follow_workflow(client: PlainClient, workflow: Document, *, tell: bool) -> 
                     told.add(node["id"])
                     state = node["state"]
                     detail = f"  {plain(node['detail'])}" if node["detail"] else ""
-                    get_stderr().print(build_line(f"{node['id']}  ", (state, _STYLES.get(state, "")), detail))
+                    get_stderr().print(
+                        build_line(f"{node['id']}  ", (state, _STYLE_BY_VERDICT.get(state, "")), detail)
+                    )
     while (ended := client.workflow(workflow["id"], wait_s=60))["verdict"] is None:
         pass
     return ended

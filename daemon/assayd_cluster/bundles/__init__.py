@@ -12,8 +12,8 @@ from assayd_cluster.settings import BundleSettings, read_secret
 
 __all__ = ["open_bundles"]
 
-TIMEOUT_S = 30.0
-RETRY_S = 20.0
+REQUEST_TIMEOUT_S = 30.0
+MAX_RETRY_S = 20.0
 """Seconds for which a request is retried while object storage fails or doesn't respond."""
 PAUSE_S = 2.0
 """Maximum number of seconds between two retries."""
@@ -44,7 +44,7 @@ def _open_object_storage(settings: BundleSettings) -> SharedBundles:
             "on loopback)"
         )
         raise ConfigError("settings.invalid", message, field="cluster.bundles.endpoint")
-    client = {"allow_http": endpoint.startswith("http://"), "timeout": timedelta(seconds=TIMEOUT_S)}
+    client = {"allow_http": endpoint.startswith("http://"), "timeout": timedelta(seconds=REQUEST_TIMEOUT_S)}
     if settings.ca_file is not None:
         client["root_certificate"] = settings.ca_file.read_bytes()
     store = S3Store(
@@ -58,7 +58,7 @@ def _open_object_storage(settings: BundleSettings) -> SharedBundles:
         # A number alone would end the retries in less than a second if the port is closed.
         retry_config={
             "max_retries": 1000,
-            "retry_timeout": timedelta(seconds=RETRY_S),
+            "retry_timeout": timedelta(seconds=MAX_RETRY_S),
             "backoff": {"max_backoff": timedelta(seconds=PAUSE_S)},
         },
     )

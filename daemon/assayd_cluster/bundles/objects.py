@@ -36,12 +36,12 @@ from assayd_cluster.bundles.verified import StoredBundle, StoredFile, parse_mani
 AT_ONCE = 8
 """Maximum number of objects of one bundle to write concurrently."""
 LISTED = 1000
-UNLIMITED = 2**50
+ASSUMED_FREE_BYTES = 2**50
 """The number of free bytes to assume if the storage doesn't report any."""
-_NO_BUCKET = "<Code>NoSuchBucket</Code>"
-_REFUSALS = (PermissionDeniedError, UnauthenticatedError)
-_REFUSED = ("status code: 401", "status code: 403")
-_CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
+_NO_BUCKET_MARKER = "<Code>NoSuchBucket</Code>"
+_REFUSAL_ERRORS = (PermissionDeniedError, UnauthenticatedError)
+_REFUSED_TEXTS = ("status code: 401", "status code: 403")
+_CODE_PATTERN = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 
 
 class ObjectArtifactStore:
@@ -92,7 +92,7 @@ class ObjectArtifactStore:
             try:
                 found = await obstore.get_async(self._store, key)
             except (NotFoundError, FileNotFoundError) as problem:
-                if _NO_BUCKET in str(problem):
+                if _NO_BUCKET_MARKER in str(problem):
                     raise
                 raise build_artifact_missing_error(location, name) from problem
             async for part in found.stream(min_chunk_size=PIECE_BYTES):
@@ -145,7 +145,7 @@ class ObjectArtifactStore:
 
     async def free_bytes(self) -> int:
         """Return a very large number, because object storage doesn't report its free space."""
-        return UNLIMITED
+        return ASSUMED_FREE_BYTES
 
     async def _list_objects(self, prefix: str | None) -> AsyncIterator[obstore.ObjectMeta]:
         async for chunk in obstore.list(self._store, prefix, chunk_size=LISTED):
@@ -156,7 +156,7 @@ class ObjectArtifactStore:
         try:
             await obstore.delete_async(self._store, keys)
         except (NotFoundError, FileNotFoundError) as problem:
-            if _NO_BUCKET in str(problem):
+            if _NO_BUCKET_MARKER in str(problem):
                 raise
 
 
@@ -171,7 +171,7 @@ def _translate_errors(what: str) -> Iterator[None]:
     except (BaseError, OSError) as problem:
         failed = f"{what} failed: {_format_error_line(problem)}"
         # A refused listing has no separate class.
-        if isinstance(problem, _REFUSALS) or any(each in failed for each in _REFUSED):
+        if isinstance(problem, _REFUSAL_ERRORS) or any(each in failed for each in _REFUSED_TEXTS):
             message = (
                 f"{failed}; check that the keys are correct and have read, write, list and delete "
                 "rights on the bucket"
@@ -185,5 +185,5 @@ def _format_error_line(problem: Exception) -> str:
     """Return the storage's error message on one line, without the HTML page and the library's options."""
     text = str(problem)
     line = text.partition("\n")[0].partition("<")[0].rstrip(" :")
-    code = _CODE.search(text)
+    code = _CODE_PATTERN.search(text)
     return f"{line} ({code[1]})" if code else line

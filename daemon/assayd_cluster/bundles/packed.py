@@ -39,21 +39,21 @@ from assayd.store.artifacts import (
     split_location,
 )
 from assayd.store.faults import translate_errors
-from assayd_cluster.bundles.verified import damaged_error
+from assayd_cluster.bundles.verified import build_damaged_error
 
 T = TypeVar("T")
 SUFFIX = ".tar"
 SMALL_BYTES = 256 * 2**10
 """Maximum size of a bundle that is written together with others, which a large bundle would delay."""
-MOST_TOGETHER = 32
+MAX_GROUPED_BUNDLES = 32
 KEPT = 64
 """Maximum number of cached indexes, because a bundle is often read file by file."""
 Index = Mapping[str, tuple[int, int]]
 """The offset and the size of each file."""
-_TEMPORARY = ".tmp-"
+_TEMPORARY_PREFIX = ".tmp-"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_GONE = (FileNotFoundError, NotADirectoryError)
+_MISSING_ERRORS = (FileNotFoundError, NotADirectoryError)
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +99,7 @@ class PackedArtifactStore:
 
     def _start_writer(self) -> None:
         """Start a thread that writes the waiting bundles in the order of their arrival."""
-        group, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
+        group, self._waiting = self._waiting[:MAX_GROUPED_BUNDLES], self._waiting[MAX_GROUPED_BUNDLES:]
         self._working = asyncio.get_running_loop().run_in_executor(None, self._write_all, group)
         for place, writing in enumerate(group):
             writing.group, writing.place = self._working, place
@@ -198,10 +198,10 @@ class PackedArtifactStore:
                     offset, size = self._load_index(location, file)[name]
                     file.seek(offset + start)
                     return file.read(max(0, min(PIECE_BYTES, size - start)))
-            except (*_GONE, KeyError) as problem:
+            except (*_MISSING_ERRORS, KeyError) as problem:
                 raise build_artifact_missing_error(location, name) from problem
             except tarfile.TarError as problem:
-                raise damaged_error(location, name) from problem
+                raise build_damaged_error(location, name) from problem
 
     def _load_index(self, location: str, file: BinaryIO) -> Index:
         """Return the offsets of a bundle's files, which are cached until the tar file is replaced."""
@@ -223,7 +223,7 @@ class PackedArtifactStore:
         category, platform, name = within
         with (
             translate_errors("removing a bundle"),
-            suppress(*_GONE),
+            suppress(*_MISSING_ERRORS),
             artifacts.open_folder(self._root, category, platform) as parent,
         ):
             os.unlink(name + SUFFIX, dir_fd=parent)
@@ -231,7 +231,7 @@ class PackedArtifactStore:
     def _remove_leftovers(self) -> int:
         swept = 0
         with translate_errors("sweeping the bundles"):
-            for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
+            for left in self._root.glob(f"*/*/{_TEMPORARY_PREFIX}*"):
                 with suppress(FileNotFoundError):
                     if time.time() - left.stat().st_mtime >= MIN_SWEEP_AGE_S:
                         left.unlink()
@@ -276,7 +276,7 @@ def _write_temporary_file(parent: int, writing: _QueuedBundle) -> _WrittenFile:
     """Write a file with few system calls, because each makes the thread wait for the interpreter lock."""
     files, listed = build_bundle_contents(writing.bundle)
     name = build_bundle_name(writing.bundle, files[MANIFEST])
-    temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
+    temporary = f"{_TEMPORARY_PREFIX}{secrets.token_hex(16)}"
     handle = os.open(temporary, _NEW, 0o400, dir_fd=parent)
     try:
         for piece in _join_chunks(_iter_tar_chunks(files)):

@@ -19,7 +19,7 @@ from typing import Protocol
 import structlog
 from sqlalchemy import Connection, bindparam, select
 
-from assayd.aio import task_group
+from assayd.aio import open_task_group
 from assayd.errors import StoreError
 from assayd.model.attempt import Bundle, WrittenBundle
 from assayd.ports.artifacts import ArtifactStore
@@ -36,12 +36,12 @@ from assayd.store.artifacts import (
 from assayd.store.tables import verdicts
 
 log = structlog.get_logger()
-MOST_MANIFEST_BYTES = 8 * 2**20
+MAX_MANIFEST_BYTES = 8 * 2**20
 KEPT = 256
 """Maximum number of cached manifests, because a bundle's files are often read together."""
 EVERY_S = 6 * 3600.0
 AT_ONCE = 500
-_COUNTING = select(verdicts.c.bundle).where(verdicts.c.attempt_id.in_(bindparam("ids", expanding=True)))
+_SELECT_BUNDLES = select(verdicts.c.bundle).where(verdicts.c.attempt_id.in_(bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +79,13 @@ def parse_manifest(location: str, content: bytes) -> StoredBundle:
     named = split_location(location)[2].partition("-")[2][:DIGEST_CHARS]
     digest = hashlib.sha256(content).hexdigest()
     if not named or not digest.startswith(named):
-        raise damaged_error(location, MANIFEST)
+        raise build_damaged_error(location, MANIFEST)
     listed = [
         StoredFile(name=each["name"], bytes=each["bytes"], sha256=each["sha256"])
         for each in json.loads(content)["files"]
     ]
     if any(split_relative_path(each.name) is None for each in listed):
-        raise damaged_error(location, MANIFEST)
+        raise build_damaged_error(location, MANIFEST)
     own = StoredFile(name=MANIFEST, bytes=len(content), sha256=digest)
     return StoredBundle(location=location, files={each.name: each for each in (*listed, own)})
 
@@ -106,12 +106,12 @@ async def verify_chunks(
         if count > file.bytes:
             break
     if digest.hexdigest() != file.sha256:
-        raise damaged_error(location, file.name)
+        raise build_damaged_error(location, file.name)
     if held:
         yield held
 
 
-def damaged_error(location: str, name: str) -> StoreError:
+def build_damaged_error(location: str, name: str) -> StoreError:
     """Return the error for a file that doesn't match its manifest."""
     message = (
         f"{location}/{name} was changed: its SHA-256 differs; restore it from a backup of the "
@@ -205,15 +205,15 @@ class VerifiedArtifactStore:
         content = b""
         async for piece in self._inner.read_chunks(location, MANIFEST):
             content += piece
-            if len(content) > MOST_MANIFEST_BYTES:
-                raise damaged_error(location, MANIFEST)
+            if len(content) > MAX_MANIFEST_BYTES:
+                raise build_damaged_error(location, MANIFEST)
         return content
 
 
 @asynccontextmanager
 async def sweep_in_background(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> AsyncIterator[None]:
     """Sweep repeatedly while the body runs. Several gateways can sweep at the same time without errors."""
-    async with task_group() as tasks:
+    async with open_task_group() as tasks:
         keeping = tasks.create_task(_sweep_periodically(bundles, access), name="sweep-bundles")
         try:
             yield
@@ -253,7 +253,7 @@ async def _remove_unreferenced(
     ids = [location.rpartition("/")[2].partition("_")[2][:26] for location in locations]
 
     def fetch(connection: Connection) -> set[str | None]:
-        return set(connection.execute(_COUNTING, {"ids": ids}).scalars())
+        return set(connection.execute(_SELECT_BUNDLES, {"ids": ids}).scalars())
 
     named = await access.read(fetch)
     unnamed = [location for location in locations if location not in named]

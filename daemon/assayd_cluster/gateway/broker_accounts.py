@@ -23,8 +23,8 @@ import httpx
 
 from assayd.errors import RequestError
 
-ANSWERS_S = 10.0
-_OURS = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}-([0-7][0-9A-HJKMNP-TV-Z]{25})")
+API_TIMEOUT_S = 10.0
+_ACCOUNT_REGEX = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}-([0-7][0-9A-HJKMNP-TV-Z]{25})")
 """Matches a node's account name, which consists of the node's name and the id of its token."""
 _NOTHING = "^$"
 
@@ -155,7 +155,7 @@ class ManagedAccounts:
 
     async def _list_accounts(self, node: str) -> Sequence[str]:
         rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
-        found = [_OURS.fullmatch(right["user"]) for right in rights]
+        found = [_ACCOUNT_REGEX.fullmatch(right["user"]) for right in rights]
         return [
             each[0] for each in found if each is not None and each[0] == build_account_name(node, each[1])
         ]
@@ -173,7 +173,7 @@ class ManagedAccounts:
         users = await self._request_api("GET", "users")
         strong = {user["name"] for user in users if "administrator" in user["tags"]}
         able = [right["user"] for right in rights if _matches_queue_pattern(right["read"], self._queue)]
-        ours = {name: found[1] for name in able if (found := _OURS.fullmatch(name))}
+        ours = {name: found[1] for name in able if (found := _ACCOUNT_REGEX.fullmatch(name))}
         others = sorted(set(able) - set(ours) - strong)
         return QueueReaderAccounts(tokens=frozenset(ours.values()), others=others)
 
@@ -185,7 +185,7 @@ class ManagedAccounts:
         columns = {"columns": "user,message_stats.deliver_get"}
         counts: Counter[str] = Counter()
         for channel in await self._request_api("GET", "vhosts", self._vhost, "channels", params=columns):
-            found = _OURS.fullmatch(channel.get("user", ""))
+            found = _ACCOUNT_REGEX.fullmatch(channel.get("user", ""))
             if found is not None:
                 node = found[0].removesuffix(f"-{found[1]}")
                 # The statistics of a channel without messages are an empty list.
@@ -199,7 +199,7 @@ class ManagedAccounts:
                 base_url=self._address,
                 auth=self._login,
                 verify=self._verify,
-                timeout=ANSWERS_S,
+                timeout=API_TIMEOUT_S,
                 trust_env=False,
             ) as client:
                 answer = await client.request(method, path, **content)

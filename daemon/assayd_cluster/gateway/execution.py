@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
-from assayd.aio import BroadcastEvent, pause, task_group
+from assayd.aio import BroadcastEvent, open_task_group, pause
 from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import AttemptAbandonedError, FinishedAttempt, Job
@@ -45,15 +45,15 @@ from assayd_cluster.tables import LIVE_SINCE, NOW, dispatches, nodes
 log = structlog.get_logger()
 
 
-UNCLAIMED_S = 60.0
+MAX_UNCLAIMED_S = 60.0
 """Seconds for which a message can be unclaimed before it is published again."""
-TAKEN_S = 10.0
+MAX_TAKEN_S = 10.0
 """Seconds for which a message can be unclaimed if the queue is empty, i.e. the message has been taken."""
 MIN_SILENT_AGE_S = 5.0
 """Minimum age in seconds of a silent run; a node sends the first events of a run within a second."""
 MIN_SILENT_AGE_FULL_NODE_S = 30.0
 """Minimum age in seconds of a silent run if runs are waiting in the node's daemon."""
-_MICROS = 1_000_000
+_MICROS_PER_S = 1_000_000
 
 _RUN = tables.runs.c
 _NEWEST = tables.runs.alias("newest")
@@ -84,18 +84,18 @@ _OLD = _PUBLISHED.where(
     dispatches.c.gateway_id == bindparam("gateway"),
     dispatches.c.published_at.is_not(None),
     or_(
-        dispatches.c.published_at < NOW - int(TAKEN_S * _MICROS),
-        _RUN.leased_at < NOW - int(MIN_SILENT_AGE_S * _MICROS),
+        dispatches.c.published_at < NOW - int(MAX_TAKEN_S * _MICROS_PER_S),
+        _RUN.leased_at < NOW - int(MIN_SILENT_AGE_S * _MICROS_PER_S),
     ),
 )
 _ONE = _PUBLISHED.where(dispatches.c.attempt_id == bindparam("attempt"))
-_LISTED = select(nodes.c.name, nodes.c.runs, (nodes.c.why == FULL).label("full")).where(
+_SELECT_LISTED = select(nodes.c.name, nodes.c.runs, (nodes.c.why == FULL).label("full")).where(
     nodes.c.beat_at > LIVE_SINCE
 )
 
-CANCEL_S = HEARTBEAT_TIMEOUT_S + 5
+MAX_CANCEL_S = HEARTBEAT_TIMEOUT_S + 5
 """Seconds in which a node must end a cancelled run before the gateway ends the attempt."""
-WATCHED_EVERY_S = 5.0
+WATCH_INTERVAL_S = 5.0
 LATE_CHECKS = 3
 """Number of checks at which a run must be late before it is taken back; after an outage, nodes need time."""
 
@@ -140,7 +140,7 @@ def is_alive(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: 
     """Return whether a live node has an attempt. `listed` contains the attempts of each live node."""
     if one.node is None or one.leased_at is None or one.over or one.node not in listed:
         return False
-    return one.attempt_id in listed[one.node] or now - one.leased_at < HEARTBEAT_TIMEOUT_S * _MICROS
+    return one.attempt_id in listed[one.node] or now - one.leased_at < HEARTBEAT_TIMEOUT_S * _MICROS_PER_S
 
 
 def is_stray(
@@ -148,7 +148,7 @@ def is_stray(
     listed: Mapping[str, frozenset[str]],
     now: int,
     *,
-    unclaimed_s: float = UNCLAIMED_S,
+    unclaimed_s: float = MAX_UNCLAIMED_S,
 ) -> bool:
     """Return whether an attempt must be republished.
 
@@ -160,7 +160,7 @@ def is_stray(
         return False
     waited = now - one.published_at
     broken_off = one.node is not None and one.leased_at is not None and one.leased_at > one.published_at
-    return waited > (HEARTBEAT_TIMEOUT_S if broken_off else unclaimed_s) * _MICROS
+    return waited > (HEARTBEAT_TIMEOUT_S if broken_off else unclaimed_s) * _MICROS_PER_S
 
 
 class RunMonitor:
@@ -175,11 +175,11 @@ class RunMonitor:
 
         If `queue_is_empty`, unclaimed attempts are republished sooner, because their messages were read.
         """
-        unclaimed_s = TAKEN_S if queue_is_empty else UNCLAIMED_S
+        unclaimed_s = MAX_TAKEN_S if queue_is_empty else MAX_UNCLAIMED_S
 
         def fetch(connection: Connection) -> AttemptSnapshot:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()
-            living = connection.execute(_LISTED).all() if rows else ()
+            living = connection.execute(_SELECT_LISTED).all() if rows else ()
             listed, full = _read_listed_runs(living), {node.name for node in living if node.full}
             found = [(row, _build_dispatched(row)) for row in rows]
             return AttemptSnapshot(
@@ -202,7 +202,7 @@ class RunMonitor:
 
         def fetch(connection: Connection) -> bool:
             row = connection.execute(_ONE, {"attempt": attempt_id}).one_or_none()
-            listed = _read_listed_runs(connection.execute(_LISTED))
+            listed = _read_listed_runs(connection.execute(_SELECT_LISTED))
             return row is not None and is_alive(_build_dispatched(row), listed, row.now)
 
         return await self._access.read(fetch)
@@ -223,7 +223,7 @@ def _build_dispatched(row: Any) -> DispatchedAttempt:
 
 
 def _build_kept_run(row: Any, *, full: bool) -> KeptRun:
-    kept_s = (row.now - row.leased_at) / _MICROS
+    kept_s = (row.now - row.leased_at) / _MICROS_PER_S
     return KeptRun(
         attempt_id=row.attempt_id,
         node=row.daemon_id,
@@ -321,7 +321,7 @@ class RemoteExecution:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RemoteExecution]:
         """Monitor the live runs of pending attempts while the body runs."""
-        async with task_group() as self._tasks:
+        async with open_task_group() as self._tasks:
             watching = self._tasks.create_task(self._watch_periodically(), name="runs")
             try:
                 yield self
@@ -395,7 +395,7 @@ class RemoteExecution:
         await self._dispatches.record_cancellation(attempt_id)
         self._cancels.wake_all()
         if await self._watch.is_alive(attempt_id):
-            await asyncio.wait({flight.ended}, timeout=CANCEL_S)
+            await asyncio.wait({flight.ended}, timeout=MAX_CANCEL_S)
         if flight.ended.done():
             return None
         return Failure(code=CANCELLED, message="The attempt was cancelled before it ran.")
@@ -472,7 +472,7 @@ class RemoteExecution:
 
     async def _watch_periodically(self) -> None:
         while True:
-            await pause(WATCHED_EVERY_S, unless=self._stopping)
+            await pause(WATCH_INTERVAL_S, unless=self._stopping)
             if self._stopping.is_set():
                 return
             try:
@@ -491,7 +491,7 @@ class RemoteExecution:
         for kept in seen.kept:
             flight = self._pending_attempts.get(kept.attempt_id)
             if flight is not None:
-                reason = _find_delay(kept, flight)
+                reason = _describe_delay(kept, flight)
                 flight.late_checks[kept.number] = flight.late_checks[kept.number] + 1 if reason else 0
                 if flight.late_checks[kept.number] >= LATE_CHECKS:
                     await self._take_back(kept, flight, reason)
@@ -515,7 +515,7 @@ class RemoteExecution:
             await self._failing.record_kept_run(kept.node, flight.job.attempt.peer.uid, began_s=began_s)
 
 
-def _find_delay(kept: KeptRun, flight: _PendingAttempt) -> str:
+def _describe_delay(kept: KeptRun, flight: _PendingAttempt) -> str:
     """Return why a run is late: ``overdue`` or ``silent``; empty if it isn't late.
 
     A first run has its time from the claim, so that its node can't extend it. The time of a second run

@@ -29,9 +29,9 @@ log = structlog.get_logger()
 
 WAITING_S = 60.0
 """Seconds for which an attempt can wait for a container on its node, and for everything except its run."""
-MOST_OVERDUE = 3
-OVERDUE_WITHIN_S = 600.0
-MOST_LOST = 20
+MAX_OVERDUE_RUNS = 3
+OVERDUE_WINDOW_S = 600.0
+MAX_LOST_RUNS = 20
 """Number of consecutive lost runs after which a node is drained."""
 
 _OTHER = nodes.alias("other")
@@ -45,7 +45,7 @@ _DRAIN = (
     .values(drained=DrainState.BY_GATEWAY)
 )
 _RUN, _VERDICT = tables.runs.c, tables.verdicts.c
-_BROUGHT = (
+_HAS_VERDICT = (
     select(literal(1))
     .where(
         _RUN.daemon_id == bindparam("node"),
@@ -108,11 +108,11 @@ class NodeFailureCounter:
         """
         since, lost = self._lost.setdefault(node, (self._monotonic(), Counter()))
         lost[tenant] += 1
-        if _has_reached_limit(MOST_LOST, lost):
+        if _has_reached_limit(MAX_LOST_RUNS, lost):
             del self._lost[node]
             lasted = {"node": node, "lasted": int((self._monotonic() - since) * 1_000_000)}
             brought = await self._access.read(
-                lambda connection: connection.execute(_BROUGHT, lasted).scalar()
+                lambda connection: connection.execute(_HAS_VERDICT, lasted).scalar()
             )
             if brought is None:  # a node can bring its verdicts to another gateway
                 await self.drain(node)
@@ -129,14 +129,14 @@ class NodeFailureCounter:
         Raises: StoreError, if the database fails.
         """
         now = self._monotonic()
-        within_s = OVERDUE_WITHIN_S + (MOST_OVERDUE - 1) * began_s
+        within_s = OVERDUE_WINDOW_S + (MAX_OVERDUE_RUNS - 1) * began_s
         recent = [one for one in self._kept.get(node, ()) if now - one[0] <= within_s]
         if recent and now - began_s < recent[-1][0]:
             recent[-1][1].add(tenant)
         else:
             recent.append((now, {tenant}))
         self._kept[node] = recent
-        if len(recent) >= MOST_OVERDUE and len(set().union(*(tenants for _, tenants in recent))) > 1:
+        if len(recent) >= MAX_OVERDUE_RUNS and len(set().union(*(tenants for _, tenants in recent))) > 1:
             del self._kept[node]
             await self.drain(node)
 

@@ -24,8 +24,8 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.documents import (
     HEARTBEAT_TIMEOUT_S,
+    MAX_EVENT_SEQ,
     MOST_EVENTS,
-    MOST_SEQ,
     Claim,
     ClaimedRun,
     LiveEvent,
@@ -44,11 +44,11 @@ log = structlog.get_logger()
 
 ELSEWHERE_S = 0.5
 """Seconds before a message is republished that was delivered to an unsuitable node."""
-MOST_UPLOADED_BYTES = 128 * 2**20
-MOST_REFUSED = 1024
+MAX_UPLOADED_BYTES = 128 * 2**20
+MAX_REFUSING_NODES = 1024
 """Maximum number of attempts whose refusing node is stored."""
 
-_SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).where(
+_SELECT_RECORDED = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).where(
     tables.events.c.attempt_id == bindparam("attempt"),
     tables.events.c.seq.between(bindparam("first"), bindparam("last")),
 )
@@ -219,11 +219,11 @@ class RunUpdateRecorder:
         needed; the errors of `RunTable.held`.
         """
         held = await self._require_unfinished_run(node, attempt_id, run)
-        before = (run - 1) * MOST_SEQ
-        numbers = {"attempt": attempt_id, "first": before + 2, "last": before + MOST_SEQ}
+        before = (run - 1) * MAX_EVENT_SEQ
+        numbers = {"attempt": attempt_id, "first": before + 2, "last": before + MAX_EVENT_SEQ}
 
         def apply(connection: Connection) -> Sequence[AttemptEvent]:
-            count, newest = connection.execute(_SHOWN, numbers).one()
+            count, newest = connection.execute(_SELECT_RECORDED, numbers).one()
             events = list(_iter_unpublished_events(renumber_events(held, brought), newest))
             durable = [tables.build_event_values(event) for event in events if event.kind not in OUTPUT]
             if count + len(durable) > MOST_EVENTS:
@@ -232,7 +232,7 @@ class RunUpdateRecorder:
                 self._add_events(connection, durable)
             if not self._execution.is_pending_here(attempt_id):
                 for event in events:  # too large for a notice: other gateways show a gap
-                    self._notices.send_notice(connection, "event", **event_to_notice(event))
+                    self._notices.send_notice(connection, "event", **build_event_notice(event))
             return events
 
         for event in await self._access.write(apply, durable=False):
@@ -252,7 +252,7 @@ class RunUpdateRecorder:
         run is needed; the errors of `RunTable.held`.
         """
         held = await self._require_unfinished_run(node, attempt_id, run)
-        await self._runs.store_file(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
+        await self._runs.store_file(held, sha256, content, most_bytes=MAX_UPLOADED_BYTES)
 
     async def _require_unfinished_run(self, node: str, attempt_id: str, run: int) -> HeldRun:
         held = await self._runs.held(node, attempt_id, run)
@@ -293,7 +293,7 @@ class RunUpdateRecorder:
     def note_refusal(self, attempt_id: str, node: str) -> None:
         """Remember which node's daemon refused a submission, until another node judges it."""
         self._refused[attempt_id] = node
-        if len(self._refused) > MOST_REFUSED:
+        if len(self._refused) > MAX_REFUSING_NODES:
             self._refused.popitem(last=False)
 
     async def _count_refusal_against_node(self, attempt_id: str, held: HeldRun) -> None:
@@ -354,12 +354,12 @@ def _iter_unpublished_events(events: Sequence[AttemptEvent], newest: int) -> Ite
             yield event
 
 
-def event_to_notice(event: AttemptEvent) -> dict[str, object]:
+def build_event_notice(event: AttemptEvent) -> dict[str, object]:
     """Convert an event to the content of a notice."""
     values = tables.build_event_values(event)
     return {"event": values.pop("kind"), **values}
 
 
-def notice_to_event(notice: Mapping[str, Any]) -> AttemptEvent:
+def parse_event_notice(notice: Mapping[str, Any]) -> AttemptEvent:
     """Convert the content of a notice to an event."""
     return tables.read_event({**notice, "kind": notice["event"]})

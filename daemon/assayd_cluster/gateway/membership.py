@@ -34,31 +34,31 @@ log = structlog.get_logger()
 HEARTBEATS_PER_CLEANUP = 12
 """Number of heartbeats between two cleanups of assignments."""
 
-_JOIN = insert(gateways).values(id=bindparam("gateway"), beat_at=NOW, version=__version__)
+_INSERT_GATEWAY = insert(gateways).values(id=bindparam("gateway"), beat_at=NOW, version=__version__)
 _BEAT = update(gateways).where(gateways.c.id == bindparam("gateway")).values(beat_at=NOW)
 _LEAVE = delete(gateways).where(gateways.c.id == bindparam("gateway"))
 _DELETE_DEAD_GATEWAYS = delete(gateways).where(gateways.c.beat_at < LIVE_SINCE)
-_TAKE = (
+_ADOPT_ATTEMPTS = (
     update(dispatches)
     .where(not_(exists().where(gateways.c.id == dispatches.c.gateway_id)))
     .values(gateway_id=bindparam("gateway"), published_at=None)
     .returning(dispatches.c.attempt_id)
 )
-_TAKE_DRIVEN = (
+_ADOPT_DRIVEN_WORK = (
     update(drivers)
     .where(not_(exists().where(gateways.c.id == drivers.c.gateway_id)))
     .values(gateway_id=bindparam("gateway"))
     .returning(drivers.c.kind, drivers.c.subject)
 )
 _FORGET_UPLOADS = delete(uploads).where(not_(exists().where(dispatches.c.attempt_id == uploads.c.attempt_id)))
-_UNLISTED = insert(dispatches).from_select(
+_INSERT_UNLISTED = insert(dispatches).from_select(
     ["attempt_id", "gateway_id", "ticket_sha256", "created_at"],
     select(tables.attempts.c.id, literal(""), bindparam("ticket"), NOW).where(
         not_(exists().where(tables.verdicts.c.attempt_id == tables.attempts.c.id)),
         not_(exists().where(dispatches.c.attempt_id == tables.attempts.c.id)),
     ),
 )
-_DRIVEN = (
+_DRIVEN_TABLES = (
     (WorkKind.BATCH, tables.batches, tables.batches.c.created_at),
     (WorkKind.REPAIR, tables.repairs, tables.repairs.c.started_at),
     (WorkKind.GENERATION, tables.generations, tables.generations.c.started_at),
@@ -69,7 +69,7 @@ _FORGET_ENDED = [
         drivers.c.kind == kind.value,
         not_(exists().where(table.c.id == drivers.c.subject, table.c.finished_at.is_(None))),
     )
-    for kind, table, _ in _DRIVEN
+    for kind, table, _ in _DRIVEN_TABLES
 ]
 # Work of a gateway that died between creating and taking it.
 _LIST_UNDRIVEN = [
@@ -81,7 +81,7 @@ _LIST_UNDRIVEN = [
             not_(exists().where(drivers.c.kind == kind.value, drivers.c.subject == table.c.id)),
         ),
     )
-    for kind, table, began_at in _DRIVEN
+    for kind, table, began_at in _DRIVEN_TABLES
 ]
 
 _NEW = postgresql.insert(drivers).values(
@@ -97,7 +97,7 @@ _CLAIM = _NEW.on_conflict_do_update(
         )
     },
 ).returning(drivers.c.gateway_id)
-_WHOSE = select(drivers.c.gateway_id).where(
+_SELECT_DRIVER = select(drivers.c.gateway_id).where(
     drivers.c.kind == bindparam("kind"), drivers.c.subject == bindparam("subject")
 )
 
@@ -126,8 +126,8 @@ class Membership:
         """Keep this gateway a member while the body runs. Afterwards, other gateways take over its work."""
         own = {"gateway": self._gateway_id}
         unlisted = {"ticket": compute_ticket_digest(generate_ticket())}
-        await self._access.write(lambda connection: connection.execute(_JOIN, own).close())
-        await self._access.write(lambda connection: connection.execute(_UNLISTED, unlisted).close())
+        await self._access.write(lambda connection: connection.execute(_INSERT_GATEWAY, own).close())
+        await self._access.write(lambda connection: connection.execute(_INSERT_UNLISTED, unlisted).close())
         try:
             yield self
         finally:
@@ -188,8 +188,8 @@ class Membership:
         def apply(connection: Connection) -> AdoptedWork:
             connection.execute(_DELETE_DEAD_GATEWAYS)
             return AdoptedWork(
-                attempts=list(connection.execute(_TAKE, own).scalars()),
-                driven=[(row.kind, row.subject) for row in connection.execute(_TAKE_DRIVEN, own)],
+                attempts=list(connection.execute(_ADOPT_ATTEMPTS, own).scalars()),
+                driven=[(row.kind, row.subject) for row in connection.execute(_ADOPT_DRIVEN_WORK, own)],
             )
 
         return await self._access.write(apply)
@@ -223,7 +223,9 @@ class GatewayWorkAssignment:
     async def is_assigned_here(self, kind: WorkKind, subject: str) -> bool:
         """Return whether this gateway drives the work."""
         values = {"kind": kind.value, "subject": subject}
-        whose = await self._access.read(lambda connection: connection.execute(_WHOSE, values).scalar())
+        whose = await self._access.read(
+            lambda connection: connection.execute(_SELECT_DRIVER, values).scalar()
+        )
         return whose == self._gateway_id
 
     async def request_cancel(self, kind: WorkKind, subject: str) -> bool:
@@ -231,7 +233,7 @@ class GatewayWorkAssignment:
         values = {"kind": kind.value, "subject": subject}
 
         def apply(connection: Connection) -> bool:
-            whose = connection.execute(_WHOSE, values).scalar()
+            whose = connection.execute(_SELECT_DRIVER, values).scalar()
             if whose in {None, self._gateway_id}:
                 return False
             self._notices.send_notice(connection, "end", what=kind.value, subject=subject)

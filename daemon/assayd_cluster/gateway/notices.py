@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
-from assayd.aio import compute_backoff_delay_s, task_group
+from assayd.aio import compute_backoff_delay_s, open_task_group
 
 log = structlog.get_logger()
 
@@ -67,7 +67,7 @@ class GatewayNotices:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Listen for notices while the body runs."""
-        async with task_group() as tasks:
+        async with open_task_group() as tasks:
             listening = tasks.create_task(self._listen_forever(), name="notices")
             try:
                 yield

@@ -32,7 +32,7 @@ from kombu.exceptions import OperationalError
 from sqlalchemy import Connection, bindparam, literal, select, update
 from tenacity import AsyncRetrying, retry_if_exception_type
 
-from assayd.aio import compute_tenacity_delay_s, task_group
+from assayd.aio import compute_tenacity_delay_s, open_task_group
 from assayd.documents import serialize_compact
 from assayd.errors import StoreError
 from assayd.store import tables
@@ -45,9 +45,9 @@ log = structlog.get_logger()
 
 
 _ROW = dispatches.c
-_THIS = _ROW.attempt_id == bindparam("attempt")
-_TICKET = update(dispatches).where(_THIS, _ROW.gateway_id == bindparam("gateway"))
-_CANCEL = update(dispatches).where(_THIS, _ROW.cancelled_at.is_(None)).values(cancelled_at=NOW)
+_THIS_ATTEMPT = _ROW.attempt_id == bindparam("attempt")
+_TICKET = update(dispatches).where(_THIS_ATTEMPT, _ROW.gateway_id == bindparam("gateway"))
+_CANCEL = update(dispatches).where(_THIS_ATTEMPT, _ROW.cancelled_at.is_(None)).values(cancelled_at=NOW)
 _SUBMISSION = select(tables.attempts.c.submission).where(tables.attempts.c.id == bindparam("attempt"))
 
 AWAY = (AMQPError, MessageNacked, OperationalError, OSError)
@@ -56,7 +56,7 @@ CONFIRMED_WITHIN_S = 10.0
 _PERSISTENT = 2
 MAX_AT_ONCE = 256
 """Maximum number of messages that are sent as one group."""
-NOTED_EVERY_S = 0.25
+RECORD_INTERVAL_S = 0.25
 """Seconds between two writes of confirmations; those lost in a crash cause a second publication."""
 
 
@@ -125,7 +125,7 @@ class DispatchOutbox:
         def apply(connection: Connection) -> bool:
             wanted = {"attempt": attempt_id}
             connection.execute(_CANCEL, wanted)
-            there = connection.execute(select(literal(1)).where(_THIS), wanted).scalar() is not None
+            there = connection.execute(select(literal(1)).where(_THIS_ATTEMPT), wanted).scalar() is not None
             if there:
                 self._notices.send_notice(connection, "cancelled", attempt=attempt_id)
             return there
@@ -265,7 +265,7 @@ class BrokerPublisher:
         """Record published messages while the body runs. `count` is called with the result of each send."""
         self._count = count
         threading.Thread(target=self._send_queued_messages, name="publisher", daemon=True).start()
-        async with task_group() as tasks:
+        async with open_task_group() as tasks:
             noting = tasks.create_task(self._record_confirmations(dispatches), name="published")
             try:
                 yield self
@@ -319,7 +319,7 @@ class BrokerPublisher:
 
     async def _record_confirmations(self, dispatches: DispatchOutbox) -> None:
         while True:
-            await asyncio.sleep(NOTED_EVERY_S)
+            await asyncio.sleep(RECORD_INTERVAL_S)
             noted, self._confirmed = self._confirmed, []
             if noted:
                 try:

@@ -13,7 +13,7 @@ import structlog
 import uvicorn
 import uvloop
 
-from assayd.aio import task_group
+from assayd.aio import open_task_group
 from assayd.api import ApiServer, build_server_config
 from assayd.api.bounded_http import ConnectionSlots
 from assayd.daemon import SWITCH_S, Daemon, Notifier, lock_state_dir, raise_priority
@@ -135,7 +135,7 @@ async def _serve_until_stopped(
         superseded.set()
         program.stop()
 
-    async with task_group() as tasks:
+    async with open_task_group() as tasks:
         keeping = tasks.create_task(keep_membership(), name="membership")
         await program.serve(*served)
         keeping.cancel()

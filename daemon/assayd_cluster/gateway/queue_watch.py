@@ -4,7 +4,7 @@ If a program reads messages but claims no run, it is a node that hangs, or it us
 The broker reports the number of waiting messages, and the database the number of published attempts that no
 node has claimed; the difference is the number of messages that were read but not claimed. The broker also
 counts the messages that it delivers to each node's account, which shows the node. Without an account for each
-node, `MessageReaders` does nothing.
+node, `QueueReaderMonitor` does nothing.
 """
 
 from __future__ import annotations
@@ -32,18 +32,20 @@ from assayd_cluster.tables import NOW, dispatches, nodes
 log = structlog.get_logger()
 
 
-LOOKED_EVERY_S = 5.0
+CHECK_INTERVAL_S = 5.0
 LOOKS = 4
 """Number of consecutive checks in which a message must be missing to count as taken."""
-RECENT_S = 600.0
+RECENT_WINDOW_S = 600.0
 SLOTS = 60
 
 _RUN = tables.runs.c
-_IN_HAND = select(_RUN.run_number).where(_RUN.attempt_id == dispatches.c.attempt_id, _RUN.expires_at > NOW)
+_SELECT_IN_HAND = select(_RUN.run_number).where(
+    _RUN.attempt_id == dispatches.c.attempt_id, _RUN.expires_at > NOW
+)
 _UNCLAIMED = (
     select(func.count())
     .select_from(dispatches)
-    .where(dispatches.c.published_at.is_not(None), ~_IN_HAND.exists())
+    .where(dispatches.c.published_at.is_not(None), ~_SELECT_IN_HAND.exists())
 )
 
 QUIET_S = 10.0
@@ -69,7 +71,7 @@ def count_unclaimed(connection: Connection) -> int:
 
 
 class SlidingWindowCounter:
-    """A counter of the events in the last `RECENT_S` seconds, accurate to a sixtieth of this time."""
+    """A counter of the events in the last `RECENT_WINDOW_S` seconds, accurate to a sixtieth of this time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -88,12 +90,12 @@ class SlidingWindowCounter:
 
     @property
     def count(self) -> int:
-        """Return the number of events in the last `RECENT_S` seconds."""
+        """Return the number of events in the last `RECENT_WINDOW_S` seconds."""
         oldest = self._current_slot() - SLOTS
         return sum(count for slot, count in self._counts if slot > oldest)
 
     def _current_slot(self) -> int:
-        return int(self._clock() * SLOTS / RECENT_S)
+        return int(self._clock() * SLOTS / RECENT_WINDOW_S)
 
 
 class QueueMonitor:
@@ -119,20 +121,20 @@ class QueueMonitor:
 
     @property
     def republished_attempts(self) -> int:
-        """Return the number of attempts republished in the last `RECENT_S` seconds."""
+        """Return the number of attempts republished in the last `RECENT_WINDOW_S` seconds."""
         return self._again.count
 
     @property
     def passed_on_attempts(self) -> int:
         """Return the number of attempts republished because a node that accepts no work claimed them.
 
-        Only the last `RECENT_S` seconds count.
+        Only the last `RECENT_WINDOW_S` seconds count.
         """
         return self._passed_on.count
 
     @property
     def reclaimed_runs(self) -> int:
-        """Return the number of runs taken back in the last `RECENT_S` seconds from nodes that kept them."""
+        """Return the number of runs taken back from nodes in the last `RECENT_WINDOW_S` seconds."""
         return self._taken_back.count
 
     def record_taken_back_run(self) -> None:
@@ -156,7 +158,7 @@ class QueueMonitor:
         """Measure the queue every `LOOKED_EVERY_S` seconds, until cancelled."""
         try:
             while True:
-                await asyncio.sleep(LOOKED_EVERY_S)
+                await asyncio.sleep(CHECK_INTERVAL_S)
                 await self._measure_queue(queue, unclaimed)
         finally:
             queue.close()
@@ -183,7 +185,7 @@ class QueueLengthReader:
         """Return the number of waiting messages. Raises: one of `AWAY`, if the broker doesn't respond."""
         try:
             if self._connection is None:
-                limits = {"read_timeout": LOOKED_EVERY_S, "write_timeout": LOOKED_EVERY_S}
+                limits = {"read_timeout": CHECK_INTERVAL_S, "write_timeout": CHECK_INTERVAL_S}
                 self._connection = self._celery.connection_for_write(transport_options=limits)
                 self._connection.connect()
             with self._connection.channel() as channel:
@@ -209,7 +211,7 @@ class _Reading:
     growths: int = 0
 
 
-class MessageReaders:
+class QueueReaderMonitor:
     """A monitor of the nodes that read the queue, while attempts are republished that no node has claimed."""
 
     def __init__(
@@ -228,7 +230,7 @@ class MessageReaders:
     async def keep(self) -> NoReturn:
         """Check the readers of the queue at regular intervals, until cancellation."""
         while True:
-            await asyncio.sleep(LOOKED_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             try:
                 await self.check()
             except (RequestError, StoreError) as trouble:

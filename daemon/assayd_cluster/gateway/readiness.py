@@ -21,11 +21,11 @@ from assayd.metrics import Metrics
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.documents import MOST_CAPACITY
+from assayd_cluster.documents import MAX_CAPACITY
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts, QueueReaderAccounts
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.outbox import MessagePublisher
-from assayd_cluster.gateway.queue_watch import RECENT_S, QueueMonitor
+from assayd_cluster.gateway.queue_watch import RECENT_WINDOW_S, QueueMonitor
 from assayd_cluster.nodes import FULL, ClusterSnapshot, DatabaseNodes, Node, NodeTable, OutboxState
 from assayd_cluster.tables import tokens
 
@@ -156,13 +156,14 @@ def build_account_health_row(readers: QueueReaderAccounts | None, live: Collecti
     return build_row(HealthStatus.OK, f"{len(readers.tokens)} nodes' accounts, each with its token")
 
 
-MOST_PASSED_ON = 2 * MOST_CAPACITY
+MAX_PASSED_ON = 2 * MAX_CAPACITY
 """Maximum number of messages that a drained node can already hold before it stops consuming."""
 
 
 def build_message_health_row(queue: QueueMonitor) -> HealthRow:
     """Return the health row that reports whether messages are read from the queue without a claim."""
-    again = f"{queue.republished_attempts} attempts published again in the last {RECENT_S / 60:.0f} minutes"
+    minutes = f"{RECENT_WINDOW_S / 60:.0f} minutes"
+    again = f"{queue.republished_attempts} attempts published again in the last {minutes}"
     node, messages = max(queue.unclaimed_by_node.items(), key=itemgetter(1), default=("", 0))
     if messages:
         again += f"; the account of node {node} took {messages} without a claim"
@@ -174,11 +175,11 @@ def build_message_health_row(queue: QueueMonitor) -> HealthRow:
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=again, remedy=remedy)
     if queue.reclaimed_runs:
         detail = f"{queue.reclaimed_runs} runs taken back from nodes that reported nothing or kept them for"
-        detail += f" too long, in the last {RECENT_S / 60:.0f} minutes"
+        detail += f" too long, in the last {RECENT_WINDOW_S / 60:.0f} minutes"
         remedy = "`run.taken_back` in the gateway's log names the nodes; check their hosts"
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=detail, remedy=remedy)
-    if queue.passed_on_attempts > MOST_PASSED_ON:
-        claimed, minutes = queue.passed_on_attempts, f"{RECENT_S / 60:.0f} minutes"
+    if queue.passed_on_attempts > MAX_PASSED_ON:
+        claimed, minutes = queue.passed_on_attempts, f"{RECENT_WINDOW_S / 60:.0f} minutes"
         detail = f"nodes that take no work claimed {claimed} in the last {minutes}"
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=detail, remedy=remedy)
     return HealthRow(check="messages", status=HealthStatus.OK, detail="nodes claim those that they take")
@@ -222,7 +223,7 @@ def _build_node_health_row(node: Node) -> HealthRow:
     )
 
 
-LOOKED_EVERY_S = 1.0
+NODE_CHECK_INTERVAL_S = 1.0
 
 
 class ClusterReadiness:
@@ -259,7 +260,7 @@ class ClusterReadiness:
     async def keep_ready(self) -> NoReturn:
         """Check the nodes every `LOOKED_EVERY_S` seconds, until cancellation."""
         while True:
-            await asyncio.sleep(LOOKED_EVERY_S)
+            await asyncio.sleep(NODE_CHECK_INTERVAL_S)
             await self.check_nodes()
 
     async def check_nodes(self) -> None:

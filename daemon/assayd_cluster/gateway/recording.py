@@ -94,7 +94,7 @@ _ACCEPT = CompiledStatement(
 )
 
 # For a run that still belongs to its node, until the verdict is recorded.
-_HELD = (
+_HELD_RUN_CTE = (
     select(tables.runs.c.run_number)
     .where(
         tables.runs.c.attempt_id == bindparam("verdicts_attempt_id"),
@@ -106,7 +106,7 @@ _HELD = (
     .with_for_update(read=True)
     .cte("held")
 )
-_LISTED = select_json_rows(tables.events)
+_EVENT_ROWS = select_json_rows(tables.events)
 
 
 def _build_finish_statement(verdict: Insert, *held: CTE) -> CompiledStatement:
@@ -119,7 +119,7 @@ def _build_finish_statement(verdict: Insert, *held: CTE) -> CompiledStatement:
         insert(tables.events)
         .from_select(
             [each.name for each in tables.events.c],
-            select(*_LISTED.c).select_from(_LISTED.join(new, true())),
+            select(*_EVENT_ROWS.c).select_from(_EVENT_ROWS.join(new, true())),
         )
         .on_conflict_do_nothing()
         .cte("happened")
@@ -146,7 +146,9 @@ def _build_finish_statement(verdict: Insert, *held: CTE) -> CompiledStatement:
 
 
 _FINISH = _build_finish_statement(_build_insert(tables.verdicts))
-_FINISH_HELD = _build_finish_statement(_build_conditional_insert(tables.verdicts, _HELD), _HELD)
+_FINISH_HELD = _build_finish_statement(
+    _build_conditional_insert(tables.verdicts, _HELD_RUN_CTE), _HELD_RUN_CTE
+)
 
 
 class GatewayJobRows:

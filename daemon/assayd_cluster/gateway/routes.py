@@ -30,8 +30,8 @@ from assayd.documents.cluster import (
 from assayd.errors import RequestError
 from assayd.store.tables import to_micros
 from assayd_cluster.documents import (
-    NODE_NAME,
-    NODES_VALUES,
+    MAX_NODE_VALUES,
+    NODE_NAME_PATTERN,
     SHA256,
     ULID,
     CancelledRuns,
@@ -57,16 +57,16 @@ router = APIRouter(prefix="/v1/nodes/{name}", tags=["nodes"], responses=answers.
 T = TypeVar("T")
 
 SMALL_BYTES = 2**20
-EVENTS_BYTES = 8 * 2**20
-VERDICT_BYTES = 48 * 2**20
+MAX_EVENTS_BYTES = 8 * 2**20
+MAX_VERDICT_BYTES = 48 * 2**20
 FILE_BYTES = 40 * 2**20
 MAX_WAIT_S = 30.0
-_BEAT = TypeAdapter(NodeHeartbeat)
-_CLAIM = TypeAdapter(Claim)
-_EVENTS = TypeAdapter(LiveEvents)
-_BROUGHT: TypeAdapter[RunLost | RunVerdict] = TypeAdapter(RunLost | RunVerdict)
+_BEAT_ADAPTER = TypeAdapter(NodeHeartbeat)
+_CLAIM_ADAPTER = TypeAdapter(Claim)
+_EVENTS_ADAPTER = TypeAdapter(LiveEvents)
+_VERDICT_ADAPTER: TypeAdapter[RunLost | RunVerdict] = TypeAdapter(RunLost | RunVerdict)
 
-Name = Annotated[str, Path(pattern=NODE_NAME, description="The node.")]
+Name = Annotated[str, Path(pattern=NODE_NAME_PATTERN, description="The node.")]
 AttemptId = Annotated[str, Path(pattern=ULID, description="The attempt.")]
 Number = Annotated[int, Path(ge=1, le=2, description="Number of the run.")]
 Sha256 = Annotated[str, Path(pattern=SHA256, description="The digest of the content.")]
@@ -116,7 +116,7 @@ async def _read_model(
 
 
 def _parse_model(adapter: TypeAdapter[T], body: bytes) -> T:
-    reject_excess_values(body, most_values=NODES_VALUES)
+    reject_excess_values(body, most_values=MAX_NODE_VALUES)
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
@@ -130,7 +130,7 @@ async def put_node(request: Request, call: CallDep, name: Name) -> Response:
     """Record a node's heartbeat; the response states whether the node should accept work."""
     require_node_token(request, name)
     with _reserve_bytes(call, name) as held:
-        beat = await _read_model(request, call, held, _BEAT)
+        beat = await _read_model(request, call, held, _BEAT_ADAPTER)
     return json_response(await _get_node_services(request).nodes.beat(name, beat))
 
 
@@ -139,7 +139,7 @@ async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
     """Claim the run to which a broker message refers."""
     require_node_token(request, name)
     with _reserve_bytes(call, name) as holding:
-        claim = await _read_model(request, call, holding, _CLAIM)
+        claim = await _read_model(request, call, holding, _CLAIM_ADAPTER)
     door = _get_node_services(request)
     try:
         claimed = await door.runs.claim(name, claim)
@@ -178,7 +178,7 @@ async def put_run_events(
     door = _get_node_services(request)
     await door.runs.require_run_holder(name, attempt, run)
     with _reserve_bytes(call, name) as held:
-        brought = await _read_model(request, call, held, _EVENTS, EVENTS_BYTES)
+        brought = await _read_model(request, call, held, _EVENTS_ADAPTER, MAX_EVENTS_BYTES)
         await door.runs.record_events(name, attempt, run, brought.events)
     return Response(status_code=204)
 
@@ -208,7 +208,7 @@ async def put_run_verdict(
     door = _get_node_services(request)
     await door.runs.require_run_holder(name, attempt, run)
     with _reserve_bytes(call, name) as held:
-        brought = await _read_model(request, call, held, _BROUGHT, VERDICT_BYTES)
+        brought = await _read_model(request, call, held, _VERDICT_ADAPTER, MAX_VERDICT_BYTES)
         if isinstance(brought, RunLost):
             await door.runs.record_lost_run(name, attempt, run, brought)
             door.metrics.verdicts.labels("lost").inc()
@@ -322,7 +322,7 @@ async def distrust_node(
     node = await _get_nodes(request).set_drained(name, drained=True)
     door: NodeServices = request.app.state.node_door
     if node is None and not await door.runs.is_known(name):
-        raise _unknown_node_error(name)
+        raise _build_unknown_node_error(name)
     marked, taken_back = await door.runs.distrust(name, to_micros(since) if since else 0)
     await _get_accounts(request).suspend(name)
     document = None if node is None else NodeDocument.from_value(node)
@@ -342,7 +342,7 @@ async def forget_node(request: Request, call: CallDep, name: NodeName) -> Respon
     call.require_operator()
     forgotten = await _get_nodes(request).forget(name)
     if forgotten is None:
-        raise _unknown_node_error(name)
+        raise _build_unknown_node_error(name)
     verifier: TokenVerifier = request.app.state.verifier
     verifier.forget()
     for token_id in forgotten.ended:
@@ -350,7 +350,7 @@ async def forget_node(request: Request, call: CallDep, name: NodeName) -> Respon
     return json_response(ForgottenNodeDocument(name=name, revoked=list(forgotten.revoked)))
 
 
-def _unknown_node_error(name: str) -> RequestError:
+def _build_unknown_node_error(name: str) -> RequestError:
     return RequestError("not_found", f"node {name!r} doesn't exist; `assay nodes` lists all nodes")
 
 
@@ -358,7 +358,7 @@ async def _set_drained(request: Request, call: CallDep, name: str, *, drained: b
     call.require_operator()
     node = await _get_nodes(request).set_drained(name, drained=drained)
     if node is None:
-        raise _unknown_node_error(name)
+        raise _build_unknown_node_error(name)
     return json_response(NodeDocument.from_value(node))
 
 

@@ -54,7 +54,7 @@ MAX_BYTES = 16 * 2**10
 
 OVER = 0
 """The `expires_at` of a run that ended without a verdict."""
-MOST_RETURNED = 10
+MAX_RETURNS = 10
 """Maximum number of returns of an attempt without a run; each further return counts as a lost run."""
 GATEWAY_FIELDS = ("repair", "webhook", "parent_id")
 """Fields of a submission that only the gateway uses, because a node's daemon doesn't have the parent."""
@@ -77,19 +77,21 @@ _WITH_RUN = _OF_DISPATCH.outerjoin(
     tables.runs, and_(_RUN.attempt_id == _DISPATCH.attempt_id, _RUN.run_number == _LATEST)
 )
 _HAND, _UNFINISHED = tables.runs.alias("hand"), dispatches.alias("unfinished")
-_SINCE = select(LIVE_SINCE).scalar_subquery()  # read once, so that the index finds younger rows
+_LIVE_SINCE = select(LIVE_SINCE).scalar_subquery()  # read once, so that the index finds younger rows
 _IDS = select(func.jsonb_array_elements_text(cast(nodes.c.runs, JSONB))).where(
     nodes.c.name == bindparam("node")
 )
 _HELD_BY = select(_HAND.c.attempt_id).where(_HAND.c.daemon_id == bindparam("node"), _HAND.c.expires_at > NOW)
-_RECENT = _HELD_BY.where(_HAND.c.leased_at > _SINCE)
-_LISTED = _HELD_BY.where(_HAND.c.attempt_id.in_(_IDS))
-_BEGUN = union(_RECENT, _LISTED).subquery()
+_RECENT_RUNS = _HELD_BY.where(_HAND.c.leased_at > _LIVE_SINCE)
+_LISTED_RUNS = _HELD_BY.where(_HAND.c.attempt_id.in_(_IDS))
+_BEGUN_RUNS = union(_RECENT_RUNS, _LISTED_RUNS).subquery()
 _UNFINISHED_OF_BEGUN = (
-    select(_UNFINISHED.c.attempt_id).where(_UNFINISHED.c.attempt_id == _BEGUN.c.attempt_id).scalar_subquery()
+    select(_UNFINISHED.c.attempt_id)
+    .where(_UNFINISHED.c.attempt_id == _BEGUN_RUNS.c.attempt_id)
+    .scalar_subquery()
 )
 # Counted separately, because in a join, the server may read the whole outbox.
-_IN_HAND = select(func.count(_UNFINISHED_OF_BEGUN)).select_from(_BEGUN).scalar_subquery()
+_COUNT_IN_HAND = select(func.count(_UNFINISHED_OF_BEGUN)).select_from(_BEGUN_RUNS).scalar_subquery()
 """The number of unfinished runs that a node holds: recently claimed runs, and all listed runs."""
 _TAKES_WORK = build_accepts_work_condition()
 _CLAIMED = (
@@ -107,7 +109,7 @@ _CLAIMED = (
         nodes.c.capacity,
         (nodes.c.beat_at > LIVE_SINCE).label("lives"),
         _TAKES_WORK.label("takes_work"),
-        _IN_HAND.label("in_hand"),
+        _COUNT_IN_HAND.label("in_hand"),
         NOW.label("now"),
     )
     .select_from(_WITH_RUN.outerjoin(nodes, nodes.c.name == bindparam("node")))
@@ -132,12 +134,12 @@ _ADD = insert(tables.runs).values(
     leased_at=bindparam("at"),
     expires_at=bindparam("until"),
 )
-_THIS = and_(
+_IS_THIS_RUN = and_(
     _RUN.attempt_id == bindparam("attempt"),
     _RUN.run_number == bindparam("run_number_"),
     _RUN.daemon_id == bindparam("node"),
 )
-_HELD = (
+_SELECT_HELD = (
     select(
         _RUN.leased_at,
         _RUN.expires_at,
@@ -150,34 +152,34 @@ _HELD = (
             tables.submissions, tables.submissions.c.digest == tables.attempts.c.submission
         )
     )
-    .where(_THIS)
+    .where(_IS_THIS_RUN)
 )
-_MINE = select(_RUN.expires_at).where(_THIS)
-_END = update(tables.runs).where(_THIS).values(expires_at=OVER)
+_SELECT_EXPIRY = select(_RUN.expires_at).where(_IS_THIS_RUN)
+_END = update(tables.runs).where(_IS_THIS_RUN).values(expires_at=OVER)
 _TAKE_BACK_ONE = _END.where(_RUN.expires_at > NOW)
-_FORGET = delete(tables.runs).where(_THIS)
-_OF_NODE = and_(_RUN.daemon_id == bindparam("node"), _RUN.generation == "")
+_FORGET = delete(tables.runs).where(_IS_THIS_RUN)
+_IS_OF_NODE = and_(_RUN.daemon_id == bindparam("node"), _RUN.generation == "")
 _DISTRUST = (
     update(tables.verdicts)
     .where(
         tables.verdicts.c.distrusted_at.is_(None),
         tuple_(tables.verdicts.c.attempt_id, tables.verdicts.c.run_number).in_(
-            select(_RUN.attempt_id, _RUN.run_number).where(_OF_NODE, _RUN.leased_at >= bindparam("since"))
+            select(_RUN.attempt_id, _RUN.run_number).where(_IS_OF_NODE, _RUN.leased_at >= bindparam("since"))
         ),
     )
     .values(distrusted_at=NOW)
 )
-_TAKE_BACK = (
+_END_RUNS = (
     update(tables.runs)
-    .where(_OF_NODE, _RUN.expires_at > NOW, _RUN.attempt_id.in_(select(_DISPATCH.attempt_id)))
+    .where(_IS_OF_NODE, _RUN.expires_at > NOW, _RUN.attempt_id.in_(select(_DISPATCH.attempt_id)))
     .values(expires_at=OVER)
     .returning(_RUN.attempt_id)
 )
-_KNOWN = select(literal(1)).where(_OF_NODE).limit(1)
+_SELECT_KNOWN = select(literal(1)).where(_IS_OF_NODE).limit(1)
 # A statement locks its tables before it looks at anything. So a claim that comes meanwhile sees afterwards
 # that the node is drained, and the run of one that was under way is taken back. Claims pay nothing for it.
-_NO_CLAIM_MEANWHILE = text("LOCK TABLE runs IN EXCLUSIVE MODE")
-_NO_DISTRUST_MEANWHILE = text("LOCK TABLE runs IN ROW EXCLUSIVE MODE")
+_LOCK_CLAIMS = text("LOCK TABLE runs IN EXCLUSIVE MODE")
+_LOCK_DISTRUST = text("LOCK TABLE runs IN ROW EXCLUSIVE MODE")
 _CANCELLED = (
     select(_DISPATCH.attempt_id)
     .join(tables.runs, _RUN.attempt_id == _DISPATCH.attempt_id)
@@ -288,23 +290,23 @@ class RunTable:
         """
 
         def apply(connection: Connection) -> HeldRun:
-            connection.execute(_NO_DISTRUST_MEANWHILE)
+            connection.execute(_LOCK_DISTRUST)
             row = connection.execute(_CLAIMED, {"attempt": claim.attempt, "node": node}).one_or_none()
             if row is None:
-                raise _run_over_error(claim.attempt)
+                raise _build_run_over_error(claim.attempt)
             if not hmac.compare_digest(row.ticket_sha256, compute_ticket_digest(claim.ticket)):
                 raise RequestError(
                     "ticket.wrong", "the ticket doesn't belong to the attempt; drop the message"
                 )
             last = _read_last_run(connection, claim.attempt, row)
-            others = last is not None and row.returned < MOST_RETURNED
+            others = last is not None and row.returned < MAX_RETURNS
             others = others and connection.execute(_OTHERS, {"node": node}).scalar_one() > 0
             cancelled = row.cancelled_at is not None
             decided = decide_claim(
                 node, last, cancelled=cancelled, others=others, standing=_read_eligibility(row)
             )
             if isinstance(decided, Refusal):
-                raise _claim_refused_error(decided, node, claim.attempt)
+                raise _build_claim_refused_error(decided, node, claim.attempt)
             if last is not None and decided == last.number:
                 return _build_held_run(row._mapping, node, decided, row.leased_at)
             # Twice the stated number: a killed worker leaves runs that its successor lists again.
@@ -347,11 +349,13 @@ class RunTable:
         if self._kept.find(node, attempt_id, number) is not None:
             return
         wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
-        expires_at = await self._access.read(lambda connection: connection.execute(_MINE, wanted).scalar())
+        expires_at = await self._access.read(
+            lambda connection: connection.execute(_SELECT_EXPIRY, wanted).scalar()
+        )
         if expires_at is None:
-            raise _foreign_run_error(node, number)
+            raise _build_foreign_run_error(node, number)
         if expires_at == OVER:
-            raise _run_over_error(attempt_id)
+            raise _build_run_over_error(attempt_id)
 
     async def get_claimed_run(self, node: str, attempt_id: str, number: int) -> HeldRun:
         """Return a run from the cache or the database. Raises: the same errors as `held`."""
@@ -371,12 +375,12 @@ class RunTable:
         wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
 
         def fetch(connection: Connection) -> HeldRun:
-            row = connection.execute(_HELD, wanted).one_or_none()
+            row = connection.execute(_SELECT_HELD, wanted).one_or_none()
             attempt = get_attempt(connection, attempt_id) if row is not None else None
             if row is None or attempt is None:
-                raise _foreign_run_error(node, number)
+                raise _build_foreign_run_error(node, number)
             if row.expires_at == OVER:
-                raise _run_over_error(attempt_id)
+                raise _build_run_over_error(attempt_id)
             return HeldRun(
                 number=number,
                 node=node,
@@ -398,7 +402,7 @@ class RunTable:
         values = {"attempt": held.attempt_id, "run_number_": held.number, "node": held.node}
 
         def apply(connection: Connection) -> bool:
-            spent = started or _increment_return_count(connection, held.attempt_id) > MOST_RETURNED
+            spent = started or _increment_return_count(connection, held.attempt_id) > MAX_RETURNS
             connection.execute(_END if spent else _FORGET, values)
             self._notices.send_notice(connection, "again", attempt=held.attempt_id, **refusal)
             return spent
@@ -451,8 +455,8 @@ class RunTable:
         """
 
         def apply(connection: Connection) -> tuple[int, Sequence[str]]:
-            connection.execute(_NO_CLAIM_MEANWHILE)
-            taken = list(connection.execute(_TAKE_BACK, {"node": node}).scalars())
+            connection.execute(_LOCK_CLAIMS)
+            taken = list(connection.execute(_END_RUNS, {"node": node}).scalars())
             marked = connection.execute(_DISTRUST, {"node": node, "since": since}).rowcount
             for attempt_id in taken:
                 self._notices.send_notice(connection, "again", attempt=attempt_id)
@@ -464,7 +468,7 @@ class RunTable:
         """Return whether a node with this name has had a run of a recorded attempt."""
         wanted = {"node": node}
         return await self._access.read(
-            lambda connection: connection.execute(_KNOWN, wanted).scalar() is not None
+            lambda connection: connection.execute(_SELECT_KNOWN, wanted).scalar() is not None
         )
 
     async def list_cancelled(self, node: str) -> Sequence[str]:
@@ -524,12 +528,12 @@ def _read_eligibility(row: Any) -> NodeEligibility:
     return NodeEligibility.TAKES_WORK if row.takes_work else NodeEligibility.IDLE
 
 
-def _claim_refused_error(refusal: Refusal, node: str, attempt_id: str) -> RequestError:
+def _build_claim_refused_error(refusal: Refusal, node: str, attempt_id: str) -> RequestError:
     match refusal:
         case Refusal.EXHAUSTED:
             return RunsExhausted()
         case Refusal.OVER:
-            return _run_over_error(attempt_id)
+            return _build_run_over_error(attempt_id)
         case Refusal.IDLE:
             return NodeIdle(node)
         case Refusal.SILENT:
@@ -539,11 +543,11 @@ def _claim_refused_error(refusal: Refusal, node: str, attempt_id: str) -> Reques
     return RunHeldElsewhere(elsewhere=refusal is Refusal.ELSEWHERE)
 
 
-def _foreign_run_error(node: str, number: int) -> RequestError:
+def _build_foreign_run_error(node: str, number: int) -> RequestError:
     return RequestError("run.foreign", f"node {node} does not hold run {number} of this attempt")
 
 
-def _run_over_error(attempt_id: str) -> RequestError:
+def _build_run_over_error(attempt_id: str) -> RequestError:
     return RequestError("run.over", f"attempt {attempt_id} no longer needs a run; drop the message")
 
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
-from assayd.analysis.analyst import Analyst, WorkerDied
+from assayd.analysis.analyst import Analyst, WorkerDiedError
 from assayd.documents import read_accepted
 from assayd.documents.submission import find_checked_texts
 from assayd.errors import AssaydError, RequestError
@@ -29,7 +29,7 @@ from assayd.model.submission import Submission
 from assayd.policies import PolicySet, tighten_policy
 from assayd.ports.artifacts import Attester, ConcludedAttempt
 
-MOST_LIMITS = 64
+MAX_LIMITS = 64
 MOST_CHARS = 256
 
 Short = Annotated[str, Field(max_length=MOST_CHARS)]
@@ -47,7 +47,7 @@ class _SignedReport(_SignedModel):
     """The fields of a node's report that a gateway signs."""
 
     policy_digest: Short
-    effective_limits: dict[Short, Short | int | float | None] = Field(max_length=MOST_LIMITS)
+    effective_limits: dict[Short, Short | int | float | None] = Field(max_length=MAX_LIMITS)
     findings: Annotated[list[_SignedFinding], FailFast()]
     runtime_results: object
     score: float | None = Field(None, ge=0, le=1)
@@ -155,7 +155,7 @@ class RunAttester:
                 facts.container is not None or attempt.verdict is Verdict.VALIDATED
             ):  # its static stages have passed
                 prepared = await self.analyst.prepare(validator, prepared, flow=attempt.flow)
-        except (AssaydError, WorkerDied) as problem:
+        except (AssaydError, WorkerDiedError) as problem:
             message = f"the verdict can't be signed: the submission can't be read again: {problem}"
             raise AssaydError("attestation.failed", message) from problem
         if policy.digest != facts.policy_digest:

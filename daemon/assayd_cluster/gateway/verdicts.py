@@ -33,16 +33,16 @@ from assayd.model.attempt import ATTESTATION, Attempt, Bundle, Failure, State, f
 from assayd.model.merge import add_failure
 from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, Verdict
-from assayd.ports.artifacts import ArtifactStore, BundleAttachments
+from assayd.ports.artifacts import ArtifactStore, BuildAttachments
 from assayd.store import artifacts
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.tables import from_micros
 from assayd_cluster.documents import (
+    MAX_ERROR_CHARS,
+    MAX_EVENT_SEQ,
+    MAX_NODE_VALUES,
+    MAX_PIECE_CHARS,
     MOST_NAME,
-    MOST_OUTPUT,
-    MOST_SEQ,
-    MOST_TEXT,
-    NODES_VALUES,
     BundleFile,
     GapEvent,
     LiveEvent,
@@ -57,12 +57,12 @@ log = structlog.get_logger()
 MANIFEST = "manifest.json"
 LARGE_BYTES = 8 * 2**10
 """The total size of files above which they are decoded in a thread, at about a millisecond per 2 KiB."""
-STAMPED = ("stdout", "stderr", "execution", "validation", "submission", "junit")
+STAMPED_PREFIXES = ("stdout", "stderr", "execution", "validation", "submission", "junit")
 """Prefixes of the files that are named by the time at which the attempt was accepted."""
-MOST_RULE = 128
+MAX_RULE_CHARS = 128
 """Maximum number of characters of a rule's name to store."""
-CASE_TEXTS = frozenset({"name", "error_type", "message", "traceback", "file", "stdout", "stderr"})
-MOST_REFUSALS = 200
+CASE_TEXT_FIELDS = frozenset({"name", "error_type", "message", "traceback", "file", "stdout", "stderr"})
+MAX_STORED_REFUSALS = 200
 """Maximum number of errors to store for a submission that wasn't run."""
 MAX_FIELDS = 64
 """Maximum number of fields of a case's document; an honest node sends fewer."""
@@ -107,7 +107,7 @@ class RunVerdictRecorder:
         runs: RunTable,
         jobs: DatabaseJobStore,
         artifacts: ArtifactStore,
-        attachments: BundleAttachments,
+        attachments: BuildAttachments,
         clock: Clock,
         hub: EventHub,
         execution: RemoteExecution,
@@ -213,7 +213,7 @@ class RunVerdictRecorder:
             body={**build_state_body(State.QUEUED), "request_id": None},
         )
         middle = [event for event in renumber_events(held, brought) if event.kind not in OUTPUT]
-        last = max((event.seq for event in brought), default=1) + 1 + (held.number - 1) * MOST_SEQ
+        last = max((event.seq for event in brought), default=1) + 1 + (held.number - 1) * MAX_EVENT_SEQ
         at = attempt.finished_at or self._clock.now()
         bodies = (("state", build_state_body(attempt.state)), ("finished", build_finished_body(attempt)))
         ends = [
@@ -255,7 +255,7 @@ def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Attempt
         AttemptEvent(
             attempt_id=held.attempt_id,
             run_number=event.run + before,
-            seq=event.seq + before * MOST_SEQ,
+            seq=event.seq + before * MAX_EVENT_SEQ,
             kind=event.kind,
             at=event.at,
             body=event.body.model_dump(mode="json"),
@@ -284,11 +284,13 @@ def _check_verdict(
     kept = [file for file in brought.files if file.name != ATTESTATION]
     names = [_replace_timestamp(file.name, theirs, ours) for file in kept]
     if len(set(names)) < len(names):
-        raise _invalid_error("files: two of them have the same name")
+        raise _build_invalid_error("files: two of them have the same name")
     files = {name: _get_verified_content(file, uploaded) for name, file in zip(names, kept, strict=True)}
     for name in ("execution", "validation"):
         if f"{name}_{ours}.json" not in files:
-            raise _invalid_error(f"files: {name}_{theirs}.json is missing; send all files of the bundle")
+            raise _build_invalid_error(
+                f"files: {name}_{theirs}.json is missing; send all files of the bundle"
+            )
     execution, validation = f"execution_{ours}.json", f"validation_{ours}.json"
     report = _check_report(attempt, brought, files[validation])
     files[validation] = canonical(report)
@@ -307,14 +309,14 @@ def _replace_timestamp(name: str, theirs: str, ours: str) -> str:
     Raises: RequestError ``invalid``, if no file of a bundle has such a name.
     """
     kind, _, rest = name.partition("_")
-    known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
+    known = kind in STAMPED_PREFIXES and rest.startswith(theirs + ".") and "/" not in rest
     if known:
         name = f"{kind}_{ours}{rest.removeprefix(theirs)}"
     if (known or name == MANIFEST or name.startswith("files/")) and artifacts.split_relative_path(
         name
     ) is not None:
         return name
-    raise _invalid_error(f"files: {name[:100]!r} isn't a bundle file")
+    raise _build_invalid_error(f"files: {name[:100]!r} isn't a bundle file")
 
 
 def _get_verified_content(file: BundleFile, uploaded: Mapping[str, bytes]) -> bytes:
@@ -326,9 +328,9 @@ def _get_verified_content(file: BundleFile, uploaded: Mapping[str, bytes]) -> by
         except (binascii.Error, ValueError):
             content = None
     if content is None:
-        raise _invalid_error(f"files: the content of {file.name[:100]!r} wasn't sent")
+        raise _build_invalid_error(f"files: the content of {file.name[:100]!r} wasn't sent")
     if len(content) != file.bytes or hashlib.sha256(content).hexdigest() != file.sha256:
-        raise _invalid_error(f"files: the content of {file.name[:100]!r} has another size or digest")
+        raise _build_invalid_error(f"files: the content of {file.name[:100]!r} has another size or digest")
     return content
 
 
@@ -346,17 +348,17 @@ def _check_report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObj
     }
     for name, value in said.items():
         if report.get(name) != value:
-            raise _invalid_error(f"report: {name} must be {value!r} for this attempt")
+            raise _build_invalid_error(f"report: {name} must be {value!r} for this attempt")
     return report
 
 
 def _parse_json_object(text: bytes, what: str) -> JsonObject:
     try:
-        found = parse_json(text, most_values=NODES_VALUES)
+        found = parse_json(text, most_values=MAX_NODE_VALUES)
     except RequestError as problem:
-        raise _invalid_error(f"{what}: unreadable: {problem.message}") from problem
+        raise _build_invalid_error(f"{what}: unreadable: {problem.message}") from problem
     if not isinstance(found, dict):
-        raise _invalid_error(f"{what}: not a JSON object")
+        raise _build_invalid_error(f"{what}: not a JSON object")
     return cast("JsonObject", found)
 
 
@@ -368,22 +370,24 @@ def _apply_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: 
     said = brought.attempt
     same = (said.id, said.kind, said.policy, said.input_digest)
     if same != (attempt.id, attempt.kind, attempt.policy, attempt.input_digest):
-        raise _invalid_error("attempt: id, kind, policy or input_digest belong to another attempt")
+        raise _build_invalid_error("attempt: id, kind, policy or input_digest belong to another attempt")
     if said.state is not State.FINISHED:
-        raise _invalid_error("attempt: verdict missing")
+        raise _build_invalid_error("attempt: verdict missing")
     if (said.error is None) == (said.verdict is Verdict.ERROR):
-        raise _invalid_error("attempt: the verdict `error` must have an error, and other verdicts must not")
+        raise _build_invalid_error(
+            "attempt: the verdict `error` must have an error, and other verdicts must not"
+        )
     times = {name: took / 1000 for name, took in said.timings_ms if took is not None}
     started_at = from_micros(held.leased_at)
     times["queued"] = max(0.0, (started_at - attempt.created_at).total_seconds())
     failure = None
     if said.error is not None:
-        failure = Failure(code=said.error.code, message=_sanitize_text(said.error.message, MOST_TEXT))
+        failure = Failure(code=said.error.code, message=_sanitize_text(said.error.message, MAX_ERROR_CHARS))
     judged = replace(
         attempt,
         verdict=said.verdict,
         cause=None if said.cause is None else said.cause.value,  # a string, like the recorded ones
-        rules=tuple(_sanitize_text(rule, MOST_RULE) for rule in said.rules),
+        rules=tuple(_sanitize_text(rule, MAX_RULE_CHARS) for rule in said.rules),
         enforcement=said.enforcement,
         approvable=said.approvable,
         warm=said.warm,
@@ -425,7 +429,7 @@ def _build_bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: M
 def _strip_timestamp(name: str) -> str:
     """Return the type of a file: its name without the timestamp."""
     kind = name.partition("_")[0]
-    return kind if kind in STAMPED else name
+    return kind if kind in STAMPED_PREFIXES else name
 
 
 def _read_refusals(report: JsonObject) -> Sequence[str]:
@@ -437,7 +441,10 @@ def _read_refusals(report: JsonObject) -> Sequence[str]:
     if report.get("runtime_results") is not None or not isinstance(found, list):
         return ()
     errors = (each for each in found if isinstance(each, dict) and each.get("severity") == "error")
-    return [_sanitize_text(str(each.get("message")), MOST_TEXT) for each in islice(errors, MOST_REFUSALS)]
+    return [
+        _sanitize_text(str(each.get("message")), MAX_ERROR_CHARS)
+        for each in islice(errors, MAX_STORED_REFUSALS)
+    ]
 
 
 def _read_cases(report: JsonObject) -> Sequence[Case]:
@@ -452,13 +459,13 @@ def _read_cases(report: JsonObject) -> Sequence[Case]:
     if not isinstance(found, list):
         return ()
     if not all(isinstance(each, dict) and len(each) <= MAX_FIELDS for each in found):
-        raise _invalid_error(f"report: cases are objects of at most {MAX_FIELDS} fields")
+        raise _build_invalid_error(f"report: cases are objects of at most {MAX_FIELDS} fields")
     try:
         # A node that is one minor version ahead may send more fields.
         known = [{name: each[name] for name in CaseDocument.model_fields if name in each} for each in found]
         documents = [CaseDocument.model_validate(each) for each in known]
     except ValidationError as problem:
-        raise _invalid_error(f"report: invalid case: {problem.errors()[0]['msg']}") from problem
+        raise _build_invalid_error(f"report: invalid case: {problem.errors()[0]['msg']}") from problem
     return [_build_case(each) for each in documents]
 
 
@@ -470,12 +477,12 @@ def _build_case(document: CaseDocument) -> Case:
         if name not in {"duration_ms", "preview", "result_text"}
     }
     texts = {
-        name: _sanitize_text(value, MOST_NAME if name == "name" else MOST_OUTPUT)
+        name: _sanitize_text(value, MOST_NAME if name == "name" else MAX_PIECE_CHARS)
         for name, value in values.items()
-        if isinstance(value, str) and name in CASE_TEXTS
+        if isinstance(value, str) and name in CASE_TEXT_FIELDS
     }
     return Case(duration_s=document.duration_ms / 1000, **{**values, **texts})
 
 
-def _invalid_error(message: str) -> RequestError:
+def _build_invalid_error(message: str) -> RequestError:
     return RequestError("invalid", message)

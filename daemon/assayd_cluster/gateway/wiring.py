@@ -12,7 +12,7 @@ from typing import NoReturn
 import structlog
 from celery import Celery
 
-from assayd.aio import BroadcastEvent, task_group
+from assayd.aio import BroadcastEvent, open_task_group
 from assayd.attempts.conclusion import VerdictRecorder
 from assayd.attempts.execution import Execution
 from assayd.attempts.scheduler import Scheduler
@@ -29,15 +29,15 @@ from assayd_cluster.bundles.verified import sweep_in_background
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts, ManagedAccounts, SharedAccount
 from assayd_cluster.gateway.execution import RemoteExecution, RunMonitor
 from assayd_cluster.gateway.failing_nodes import NodeFailureCounter
-from assayd_cluster.gateway.live import OtherGatewayAttempts, RunUpdateRecorder, notice_to_event
+from assayd_cluster.gateway.live import OtherGatewayAttempts, RunUpdateRecorder, parse_event_notice
 from assayd_cluster.gateway.membership import AdoptedWork, GatewayWorkAssignment, Membership
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.notices import GatewayNotices, Notice
 from assayd_cluster.gateway.outbox import BrokerPublisher, DispatchOutbox, MessagePublisher
 from assayd_cluster.gateway.queue_watch import (
-    MessageReaders,
     QueueLengthReader,
     QueueMonitor,
+    QueueReaderMonitor,
     count_unclaimed,
 )
 from assayd_cluster.gateway.readiness import ClusterHealthChecks, ClusterReadiness
@@ -163,7 +163,7 @@ async def build_gateway(
     cluster = building.get_parts()
     await stack.enter_async_context(sweep_in_background(bundles, cluster.basics.access))
     gateway = Gateway(parts=parts, cluster=cluster)
-    tasks = await stack.enter_async_context(task_group())
+    tasks = await stack.enter_async_context(open_task_group())
     sizing = tasks.create_task(
         _resize_scheduler_periodically(parts.scheduler, cluster.readiness), name="size"
     )
@@ -311,9 +311,9 @@ class _ClusterBuilder:
         self, queue: QueueMonitor, access: DatabaseAccess, failing: NodeFailureCounter, stack: AsyncExitStack
     ) -> None:
         if self._broker.celery is not None:
-            watching = await stack.enter_async_context(task_group())
+            watching = await stack.enter_async_context(open_task_group())
             waiting, unclaimed = QueueLengthReader(self._broker.celery), partial(access.read, count_unclaimed)
-            readers = MessageReaders(access, self._broker.accounts, failing, queue)
+            readers = QueueReaderMonitor(access, self._broker.accounts, failing, queue)
             for name, work in (("queue", queue.keep(waiting, unclaimed)), ("readers", readers.keep())):
                 stack.callback(watching.create_task(work, name=name).cancel)
 
@@ -438,5 +438,5 @@ def _subscribe_to_notices(
     notices.register_callback("cancelled", cancelled)
     notices.register_callback("again", again)
     notices.register_callback("exhausted", exhausted)
-    notices.register_callback("event", lambda notice: live.publish_event(notice_to_event(notice)))
+    notices.register_callback("event", lambda notice: live.publish_event(parse_event_notice(notice)))
     notices.register_missed_callback(missed)

@@ -30,7 +30,7 @@ Document = dict[str, Any]
 D = TypeVar("D", bound=BaseModel)
 
 _SOCKET = "http+unix://"
-ANSWERS_S = 20.0
+MAX_RESPONSE_S = 20.0
 """Maximum number of seconds for a response of the gateway, in addition to the requested wait."""
 
 
@@ -150,7 +150,7 @@ class GatewayClient:
         self._http = httpx.Client(
             transport=transport,
             base_url="http://gateway" if socket is not None else address,
-            timeout=ANSWERS_S,
+            timeout=MAX_RESPONSE_S,
             headers={"Authorization": f"Bearer {token}"},
             trust_env=False,
         )
@@ -174,7 +174,7 @@ class GatewayClient:
     def wait_for_cancelled(self, wait_s: float) -> Sequence[str]:
         """Return the attempts on this node that must be cancelled, after waiting up to `wait_s` for one."""
         path, query = f"{self._node}/cancelled", {"wait_s": f"{wait_s:g}"}
-        answer = self._send_request("GET", path, params=query, timeout=wait_s + ANSWERS_S)
+        answer = self._send_request("GET", path, params=query, timeout=wait_s + MAX_RESPONSE_S)
         return self._parse_answer(CancelledRuns, answer).attempts
 
     def send_events(self, run: AssignedRun, events: Sequence[Mapping[str, object]]) -> None:

@@ -40,7 +40,7 @@ from assayd.log import build_trace_log_fields
 from assayd.model.trace_context import TraceContext
 from assayd_client.answers import StreamEvent
 from assayd_client.errors import ClientError, QueueFull
-from assayd_cluster.documents import INLINE_BYTES, ClaimedRun
+from assayd_cluster.documents import MAX_INLINE_BYTES, ClaimedRun
 from assayd_cluster.node.links import (
     AssignedRun,
     BundleFileContent,
@@ -57,19 +57,19 @@ log = structlog.get_logger()
 
 
 EVERY_S = 0.25
-MOST_WAITING = 500
+MAX_QUEUED_EVENTS = 500
 """Maximum number of events of one run to keep between two transmissions; other events are dropped."""
 
 Event = dict[str, object]
 
-AT_ONCE_S = 0.25
+MAX_SHORT_RUN_S = 0.25
 """Seconds within which a run can end without sending its events before the verdict."""
 LOOK_S = 10.0
 """Seconds for which one request waits for a verdict."""
 WAITS_S = 5.0
 """Seconds for which a run must have waited in the daemon to be reported to the gateway."""
 WAITING_STATES = frozenset({"queued", "leasing"})
-LAST_RUN = 2
+MAX_RUN_NUMBER = 2
 PREFIX = "assayd/"
 """The prefix of image names in the daemon's engine, which profiles omit."""
 
@@ -90,7 +90,7 @@ class EventForwarder:
             told = to_live_event(event)
             with self._lock:
                 waiting = self._waiting.setdefault(run, [])
-                if told is not None and len(waiting) < MOST_WAITING:
+                if told is not None and len(waiting) < MAX_QUEUED_EVENTS:
                     waiting.append(told)
 
         try:
@@ -118,7 +118,7 @@ class EventForwarder:
             waiting = self._waiting.get(run)
             if waiting is not None:
                 lasting = [event for event in events if event["kind"] not in OUTPUT]
-                waiting[:0] = lasting[: MOST_WAITING - len(waiting)]
+                waiting[:0] = lasting[: MAX_QUEUED_EVENTS - len(waiting)]
 
 
 def to_live_event(event: StreamEvent) -> Event | None:
@@ -261,7 +261,7 @@ class NodeRunner:
             nonlocal accepted
             document = claimed.document
             try:
-                attempt = self._daemon.submit(run.attempt, document, wait_s=AT_ONCE_S, trace=trace)
+                attempt = self._daemon.submit(run.attempt, document, wait_s=MAX_SHORT_RUN_S, trace=trace)
             except QueueFull:
                 self._note_state(run.attempt, "queued")
                 raise
@@ -297,7 +297,7 @@ class NodeRunner:
         while attempt["verdict"] is None:
             self._raise_if_stopping_now()
             attempt = self._daemon.attempt(run.attempt, wait_s=LOOK_S)
-        if attempt["verdict"] == "error" and run.number < LAST_RUN:
+        if attempt["verdict"] == "error" and run.number < MAX_RUN_NUMBER:
             said = attempt["error"] or {}
             return _build_lost_run(f"{said.get('code')}: {said.get('message')}", started=True)
         return self._build_verdict(attempt)
@@ -401,6 +401,6 @@ def _build_file_document(file: BundleFileContent, artifact: Document) -> Documen
         "bytes": len(file.content),
         "truncated": artifact.get("truncated", False),
     }
-    if len(file.content) <= INLINE_BYTES:
+    if len(file.content) <= MAX_INLINE_BYTES:
         return {**described, "base64": base64.b64encode(file.content).decode()}
     return {**described, "content": file.content}

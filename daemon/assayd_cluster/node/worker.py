@@ -53,15 +53,15 @@ from assayd_cluster.settings import (
 log = structlog.get_logger()
 
 
-IDLE_BEAT_S = 1.0
+IDLE_BEAT_INTERVAL_S = 1.0
 """Seconds between heartbeats while the node consumes no messages or the gateway doesn't respond."""
 
-CANCELS_S = 20.0
+CANCEL_POLL_S = 20.0
 """Seconds for which one request waits for cancelled attempts."""
 AGAIN_S = 1.0
-LEAVE_S = 5.0
+LEAVING_TIMEOUT_S = 5.0
 """Timeout of a stopping node for its last report to the gateway."""
-_DELAYED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
+_DELAYED_STEP = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
 class MessageConsumptionSwitch:
@@ -151,7 +151,7 @@ class HeartbeatSender:
         heard = self._send_heartbeat()
         if leaving:
             self.left.set()
-        self.sooner.wait(HEARTBEAT_INTERVAL_S if self._consuming and heard else IDLE_BEAT_S)
+        self.sooner.wait(HEARTBEAT_INTERVAL_S if self._consuming and heard else IDLE_BEAT_INTERVAL_S)
         self.sooner.clear()
 
     def _send_heartbeat(self) -> bool:
@@ -207,7 +207,7 @@ class MinimalConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
         """Celery's consumer steps without the step for delayed messages."""
 
-        default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED)
+        default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED_STEP)
 
 
 def run(settings: NodeSettings) -> int:
@@ -319,7 +319,7 @@ class NodeWorker:
             self._stopping.hurried.wait(0.1)
         self._heart.leaving = True
         self._heart.sooner.set()
-        self._heart.left.wait(LEAVE_S)
+        self._heart.left.wait(LEAVING_TIMEOUT_S)
         state.should_stop = os.EX_OK
 
     def _send_pending_events(self) -> None:
@@ -328,7 +328,7 @@ class NodeWorker:
 
     def _cancel_attempts(self) -> None:
         try:
-            for attempt in self._gateway.wait_for_cancelled(CANCELS_S):
+            for attempt in self._gateway.wait_for_cancelled(CANCEL_POLL_S):
                 self._daemon.cancel(attempt)
         except AssaydError as trouble:
             log.debug("cancels.unknown", code=trouble.code)

@@ -35,9 +35,9 @@ NAMES = ("state", "verdict", "kind", "rule", "cause", "batch", "label", "since",
 STATES = ("queued", "checking", "leasing", "running", "judging", "finished")
 VERDICTS = ("validated", "failed", "error", "cancelled")
 _AGO = re.compile(r"([1-9][0-9]{0,3})([mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_UNIT_BY_LETTER = {"m": "minutes", "h": "hours", "d": "days"}
 
-Asked = Mapping[str, Any]
+ApiQuery = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class AttemptFilters:
         """Return whether any filter is set."""
         return any(self.typed.values())
 
-    def asked(self, now: datetime | None = None) -> Asked:
+    def asked(self, now: datetime | None = None) -> ApiQuery:
         """Return the parameters of the API query that applies these filters."""
         given: dict[str, str | int | list[str] | None] = {
             name: text for name, text in self.typed.items() if text and name != "label"
@@ -86,7 +86,7 @@ def parse_since(text: str, now: datetime) -> str | None:
             return text if text and datetime.fromisoformat(text) else None
         except ValueError as error:
             raise RequestError("invalid", "since: 24h, 7d or a date", field="since") from error
-    return (now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat(timespec="seconds")
+    return (now - timedelta(**{_UNIT_BY_LETTER[ago[2]]: int(ago[1])})).isoformat(timespec="seconds")
 
 
 PAGE = 30
@@ -195,11 +195,11 @@ def _build_resource_use(name: str, amount: float, limit: float, write: Callable[
     return ResourceUse(name=name, shown=write(amount), limit=write(limit), share=share)
 
 
-TAIL_CHARS = 16_000
+MAX_TAIL_CHARS = 16_000
 """Number of characters to keep from the end of each output stream of a running attempt."""
 SOURCE_BYTES = 4 * 2**20
 """Bytes above which a submission is only offered as a file."""
-MOST_CASES = 200
+MAX_SHOWN_CASES = 200
 MAX_TEXTS = 20
 """Maximum texts of a submission to show, those with findings first; its file has all of them."""
 
@@ -223,7 +223,7 @@ class AttemptProgress:
             case "unit":
                 self.unit = event.body
             case "stdout" | "stderr":
-                self.output[event.kind] = (self.output[event.kind] + event.body["text"])[-TAIL_CHARS:]
+                self.output[event.kind] = (self.output[event.kind] + event.body["text"])[-MAX_TAIL_CHARS:]
 
 
 async def show_attempt(request: Request) -> Response:
@@ -367,9 +367,9 @@ async def _load_batch_name(daemon: ConsoleDaemon, attempt: Document) -> str | No
 
 def select_cases(cases: list[Document]) -> list[Document]:
     """Return the cases that a page shows: all cases, or a limited number that begins with failed ones."""
-    if len(cases) <= MOST_CASES:
+    if len(cases) <= MAX_SHOWN_CASES:
         return cases
-    return sorted(cases, key=lambda case: bool(case["status"] == "passed"))[:MOST_CASES]
+    return sorted(cases, key=lambda case: bool(case["status"] == "passed"))[:MAX_SHOWN_CASES]
 
 
 def find_submission_file(attempt: Document) -> Document | None:

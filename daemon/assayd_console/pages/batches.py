@@ -42,7 +42,7 @@ MAX_BARS = 12
 NAME_CHARS = 40
 """Maximum number of characters of a batch's name at the start of the name for its failed lines."""
 MAX_MISSING = 10
-_LINES = re.compile(r"[0-9]{1,9}(?:,[0-9]{1,9})*")
+_LINES_PATTERN = re.compile(r"[0-9]{1,9}(?:,[0-9]{1,9})*")
 COMPARED_ITEMS = 5
 """Items of each type of failure to compare."""
 
@@ -69,7 +69,9 @@ async def _load_batch(request: Request) -> dict[str, Any]:
     return {
         "batch": batch,
         "after": request.query_params.get("after", "0"),
-        "missing": missing if _LINES.fullmatch(missing := request.query_params.get("missing", "")) else "",
+        "missing": missing
+        if _LINES_PATTERN.fullmatch(missing := request.query_params.get("missing", ""))
+        else "",
         "own": batch["peer"]["uid"] == os.geteuid(),
         "seconds": _compute_duration_s(batch),
     }

@@ -122,14 +122,14 @@ async def list_chains(request: Request) -> Response:
     )
 
 
-def _parse_chain(request: Request) -> ChainPage:
+def _parse_chain_page(request: Request) -> ChainPage:
     return ChainPage(sort=request.url.path.split("/")[1], id=request.path_params["id"])
 
 
 async def show_chain(request: Request) -> Response:
     """Show one running or finished chain."""
     return render_page(
-        "chain.html", **await _load_chain_values(request.app.state.daemon, _parse_chain(request))
+        "chain.html", **await _load_chain_values(request.app.state.daemon, _parse_chain_page(request))
     )
 
 
@@ -162,7 +162,7 @@ async def _load_last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document
 async def follow_chain(request: Request) -> Response:
     """Send a chain again after each of its steps, until the chain ends."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    named = _parse_chain(request)
+    named = _parse_chain_page(request)
 
     async def produce(tell: Tell) -> None:
         async def show() -> None:
@@ -176,14 +176,14 @@ async def follow_chain(request: Request) -> Response:
 
 async def show_step(request: Request) -> Response:
     """Show the complete prompt and answer of one provider step."""
-    named, number = _parse_chain(request), request.path_params["number"]
+    named, number = _parse_chain_page(request), request.path_params["number"]
     step = await request.app.state.daemon.ask(named.step(number))
     return render_page("step.html", title=f"{named.name}, answer {number}", named=named, step=step)
 
 
 async def cancel_chain(request: Request) -> Response:
     """Cancel a chain."""
-    named = _parse_chain(request)
+    named = _parse_chain_page(request)
     await request.app.state.daemon.ask(named.build_cancel_request())
     return RedirectResponse(f"/{named.sort}/{named.id}", status_code=303)
 
@@ -191,7 +191,7 @@ async def cancel_chain(request: Request) -> Response:
 async def send_hint(request: Request) -> Response:
     """Try again with a user's hint: a generation continues, whereas a repair starts again."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    named, form = _parse_chain(request), await read_form(request)
+    named, form = _parse_chain_page(request), await read_form(request)
     said = form.get("hint", "")
     if named.sort == "generations":
         await daemon.ask(requests.hint_generation(named.id, said))
@@ -204,14 +204,14 @@ async def send_hint(request: Request) -> Response:
 
 async def approve_generation(request: Request) -> Response:
     """Approve the result of a generation."""
-    named, form = _parse_chain(request), await read_form(request)
+    named, form = _parse_chain_page(request), await read_form(request)
     entry = await request.app.state.daemon.ask(requests.approve_generation(named.id, form.get("name", "")))
     return RedirectResponse(f"/library/{entry['name']}", status_code=303)
 
 
 async def accept_fallback(request: Request) -> Response:
     """Accept the fallback rules that a repair proposes."""
-    named = _parse_chain(request)
+    named = _parse_chain_page(request)
     await request.app.state.daemon.ask(requests.accept_fallback(named.id))
     return RedirectResponse(f"/repairs/{named.id}", status_code=303)
 

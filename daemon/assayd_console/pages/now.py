@@ -22,7 +22,7 @@ from assayd_console.live import LivePage, Tell
 from assayd_console.rendering import render_fragment, render_page, took
 
 STEPS = ("queued", "static", "lease", "run", "report", "total")
-UNDER_WAY = ("running", "leasing", "checking", "judging")
+RUNNING_STATES = ("running", "leasing", "checking", "judging")
 MOST_SHOWN = 20
 MOST_BARS = 8
 
@@ -69,7 +69,7 @@ async def _build_values(request: Request, look: DaemonSample) -> dict[str, Any]:
         "queue_bytes": now.total("assayd_queue_bytes"),
         "under_way": now.sum_by_label("assayd_attempts_under_way", "state"),
         "containers": now.sum_by_label("assayd_containers", "state"),
-        "pools": sorted(_list_pools(now)),
+        "pools": sorted(_iter_idle_pools(now)),
         "refills": now.sum_by_label("assayd_refill_seconds", "pool_key"),
         "warm": leases.get("warm", 0.0) / sum(leases.values()) if sum(leases.values()) else None,
         "engine": engine,
@@ -92,7 +92,7 @@ async def _build_values(request: Request, look: DaemonSample) -> dict[str, Any]:
     }
 
 
-def _list_pools(now: MetricsSample) -> Iterator[tuple[str, str, float]]:
+def _iter_idle_pools(now: MetricsSample) -> Iterator[tuple[str, str, float]]:
     """Yield the image, the key and the number of idle containers of each pool."""
     for labels, number in now.values.get("assayd_idle_containers", {}).items():
         named = dict(labels)
@@ -100,7 +100,7 @@ def _list_pools(now: MetricsSample) -> Iterator[tuple[str, str, float]]:
 
 
 async def _load_running_attempts(daemon: ConsoleDaemon) -> list[Document]:
-    pages = [await daemon.ask(requests.attempts(state=state, limit=MOST_SHOWN)) for state in UNDER_WAY]
+    pages = [await daemon.ask(requests.attempts(state=state, limit=MOST_SHOWN)) for state in RUNNING_STATES]
     return [attempt for found in pages for attempt in found["attempts"]][:MOST_SHOWN]
 
 
@@ -153,7 +153,7 @@ def build_count_bars(counts: Document, most: int, address: str = "") -> list[Cha
 
 _NOW_ROUTES = [Route("/now", show_now), Route("/now/live", follow_now)]
 
-BADGES = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"}
+BADGE_BY_STATE = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"}
 
 
 async def has_nodes(daemon: ConsoleDaemon) -> bool:
@@ -168,7 +168,7 @@ async def has_nodes(daemon: ConsoleDaemon) -> bool:
 async def list_nodes(request: Request) -> Response:
     """Show all nodes."""
     found = (await request.app.state.daemon.ask(requests.nodes()))["nodes"]
-    return render_page("nodes.html", title="Nodes", nodes=found, badges=BADGES)
+    return render_page("nodes.html", title="Nodes", nodes=found, badges=BADGE_BY_STATE)
 
 
 async def drain_node(request: Request) -> Response:

@@ -130,7 +130,7 @@ def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
     return found
 
 
-async def show_doctor(request: Request) -> Response:
+async def show_health_page(request: Request) -> Response:
     """Show the available checks, which start only at the user's request, because they need containers."""
     return render_page("doctor.html", title="Doctor", checks=None)
 
@@ -148,7 +148,7 @@ _REFERENCE_ROUTES = [
     Route("/library", list_library),
     Route("/library/{name}", show_entry),
     Route("/library/{name}/{version:int}", show_entry),
-    Route("/doctor", show_doctor),
+    Route("/doctor", show_health_page),
     Route("/doctor", run_health_checks, methods=["POST"]),
 ]
 

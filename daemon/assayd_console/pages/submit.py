@@ -19,7 +19,7 @@ from assayd_console.pages.attempts import load_submission
 from assayd_console.rendering import build_sources, find_first_error, format_labels, render_page
 
 LIMITS = Resources.model_json_schema()
-LIMITS_PREFIX = "overrides.resources"
+LIMIT_FIELD_PREFIX = "overrides.resources"
 
 
 def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
@@ -28,7 +28,7 @@ def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
     Raises: RequestError ``invalid``, with the name of the field.
     """
     overrides = parse_settings(typed.get("overrides", "").split(), "overrides")
-    limits = parse_form(LIMITS, typed, LIMITS_PREFIX)
+    limits = parse_form(LIMITS, typed, LIMIT_FIELD_PREFIX)
     submission: Document = {
         "kind": kind["kind"],
         "payload": parse_form(kind["payload_schema"], typed),
@@ -79,7 +79,7 @@ def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Docum
     words = [f"{name}={json.dumps(value, separators=(',', ':'))}" for name, value in overrides.items()]
     return {
         **build_typed_values(kind["payload_schema"], submission["payload"]),
-        **build_typed_values(LIMITS, limits, LIMITS_PREFIX),
+        **build_typed_values(LIMITS, limits, LIMIT_FIELD_PREFIX),
         "parent_id": attempt_id,
         "policy": str(submission.get("policy") or ""),
         "labels": format_labels(submission.get("labels") or {}),
@@ -117,7 +117,7 @@ async def _render_submit_form(
         kind=kind,
         kinds=[each["kind"] for each in await daemon.kinds()],
         fields=build_fields(kind["payload_schema"], typed),
-        limits=build_fields(LIMITS, typed, LIMITS_PREFIX),
+        limits=build_fields(LIMITS, typed, LIMIT_FIELD_PREFIX),
         policies=sorted(policy["name"] for policy in policies),
         usual=next((each["resources"] for each in policies if each["name"] == chosen), {}),
         typed=typed,
@@ -134,7 +134,7 @@ async def find_kind(daemon: ConsoleDaemon, name: str) -> Document:
 
 _SUBMIT_ROUTES = [Route("/submit", show_submit_form), Route("/submit", submit_form, methods=["POST"])]
 
-NO_CONTEXT: Document = {"properties": {}}
+EMPTY_CONTEXT_SCHEMA: Document = {"properties": {}}
 ANSWERS = {"properties": {"max_attempts": {"type": "integer", "description": "Answers, at most 10."}}}
 
 
@@ -166,7 +166,7 @@ def parse_generation(kind: Document, typed: Mapping[str, str]) -> Document:
     return {
         "kind": kind["kind"],
         "intent": typed.get("intent", ""),
-        "context": parse_form(kind["context_schema"] or NO_CONTEXT, typed, "context"),
+        "context": parse_form(kind["context_schema"] or EMPTY_CONTEXT_SCHEMA, typed, "context"),
         "provider": typed.get("provider") or None,
         **parse_form(ANSWERS, typed, "limit"),
     }
@@ -175,7 +175,7 @@ def parse_generation(kind: Document, typed: Mapping[str, str]) -> Document:
 async def _render_generate_form(
     daemon: ConsoleDaemon, kind: Document, typed: Mapping[str, str], refusal: AssaydError | None = None
 ) -> Response:
-    fields: list[FormField] = build_fields(kind["context_schema"] or NO_CONTEXT, typed, "context")
+    fields: list[FormField] = build_fields(kind["context_schema"] or EMPTY_CONTEXT_SCHEMA, typed, "context")
     return render_page(
         "generate.html",
         status=200 if refusal is None else 422,

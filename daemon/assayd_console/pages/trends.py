@@ -20,10 +20,15 @@ from assayd_console.daemon import ConsoleDaemon
 from assayd_console.pages.now import STEPS, build_count_bars, fill_missing_buckets
 from assayd_console.rendering import build_chart_response, render_page, took
 
-SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
+SECONDS_BY_SPAN = {
+    "1h": (3600, 120),
+    "24h": (86_400, 3600),
+    "7d": (604_800, 21_600),
+    "30d": (2_592_000, 86_400),
+}
 """The seconds of each period, and the seconds per column of its charts."""
 USUAL = "24h"
-WEEKS = (8, 1, 26, 53)
+WEEK_CHOICES = (8, 1, 26, 53)
 """How many weeks of answers can be counted; the first is the default."""
 MOST_BARS = 15
 LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
@@ -31,7 +36,9 @@ LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 async def show_trends(request: Request) -> Response:
     """Show the page. The charts are loaded afterwards, because they query the database."""
-    return render_page("trends.html", title="Trends", **await _parse_query(request), spans=list(SPANS))
+    return render_page(
+        "trends.html", title="Trends", **await _parse_query(request), spans=list(SECONDS_BY_SPAN)
+    )
 
 
 async def show_charts(request: Request) -> Response:
@@ -41,13 +48,13 @@ async def show_charts(request: Request) -> Response:
     return render_page("_trends.html", pictures=pictures, summary=summary, **asked)
 
 
-async def show_answers(request: Request) -> Response:
+async def show_answer_counts(request: Request) -> Response:
     """Show the models' mistakes: the number of providers' answers by week, kind and provider."""
     daemon: ConsoleDaemon = request.app.state.daemon
     kinds = [kind["kind"] for kind in await daemon.kinds()]
     kind = request.query_params.get("kind", "")
     weeks = request.query_params.get("weeks", "")
-    asked = int(weeks) if weeks in map(str, WEEKS) else WEEKS[0]
+    asked = int(weeks) if weeks in map(str, WEEK_CHOICES) else WEEK_CHOICES[0]
     wanted = kind if kind in kinds else None
     counted = await daemon.ask(requests.answers(weeks=asked, kind=wanted))
     return render_page(
@@ -57,7 +64,7 @@ async def show_answers(request: Request) -> Response:
         kinds=kinds,
         kind=wanted,
         weeks=asked,
-        choices=WEEKS,
+        choices=WEEK_CHOICES,
     )
 
 
@@ -79,13 +86,17 @@ async def _parse_query(request: Request) -> dict[str, Any]:
     back = request.query_params.get("back", USUAL)
     kinds = [kind["kind"] for kind in await request.app.state.daemon.kinds()]
     kind = request.query_params.get("kind", "")
-    return {"back": back if back in SPANS else USUAL, "kind": kind if kind in kinds else "", "kinds": kinds}
+    return {
+        "back": back if back in SECONDS_BY_SPAN else USUAL,
+        "kind": kind if kind in kinds else "",
+        "kinds": kinds,
+    }
 
 
 async def _draw_charts(
     daemon: ConsoleDaemon, asked: dict[str, Any]
 ) -> tuple[list[tuple[str, str, Markup]], Document]:
-    long_s, bucket_s = SPANS[asked["back"]]
+    long_s, bucket_s = SECONDS_BY_SPAN[asked["back"]]
     now = datetime.now(UTC)
     since = (now - timedelta(seconds=long_s)).isoformat(timespec="seconds")
     summary = await daemon.ask(requests.summary(since=since, bucket_s=bucket_s, kind=asked["kind"] or None))
@@ -156,6 +167,6 @@ def _read_histogram(
 ROUTES = [
     Route("/trends", show_trends),
     Route("/trends/pictures", show_charts),
-    Route("/trends/answers", show_answers),
+    Route("/trends/answers", show_answer_counts),
     Route("/trends/{name}.svg", download_chart),
 ]

@@ -43,7 +43,7 @@ from assayd_pipeline.shell.rules.paths import check_redirection
 from assayd_pipeline.shell.slips import add_mistake_findings, explain_unreadable
 
 RULES = (*source.RULES, *COMMAND_RULES, *slips.RULES)
-_CLOSED = NetworkPolicy()
+_CLOSED_NETWORK = NetworkPolicy()
 MAX_TRAPS = 64
 """Maximum texts of traps to parse; each needs a run of the parser."""
 
@@ -85,7 +85,7 @@ def check_script(
     text: str,
     commands: CommandPolicy,
     *,
-    network: NetworkPolicy = _CLOSED,
+    network: NetworkPolicy = _CLOSED_NETWORK,
     files: WorkFiles | None = None,
 ) -> ShellCheck:
     """Check a script. If its syntax is invalid, return only the syntax finding.

@@ -28,7 +28,7 @@ from assayd_pipeline.shell.parse.words import evaluate_unsplit, get_literal_text
 from assayd_pipeline.shell.rules.paths import SANDBOX, TEMPORARY, PathUse
 
 _FOLDERS = frozenset({"", "data", "tmp", "logs", "scripts"})
-_READERS = frozenset(
+_READING_COMMANDS = frozenset(
     {
         "awk", "base64", "cat", "cksum", "cmp", "column", "comm", "cp", "cut", "diff", "egrep", "expand",
         "fgrep", "fmt", "fold", "grep", "head", "join", "jq", "md5sum", "mv", "nl", "od", "paste", "rev",
@@ -36,14 +36,14 @@ _READERS = frozenset(
         "uniq", "wc", "<",
     }
 )  # fmt: skip
-_WRITERS = frozenset({">", ">>", ">|", "&>", "&>>", "cp", "mv", "tee"})
-_MAKERS = frozenset({"mkdir", "cp", "mv"})
-_PATTERN = re.compile(r"[*?\[\]{}]")
+_WRITING_COMMANDS = frozenset({">", ">>", ">|", "&>", "&>>", "cp", "mv", "tee"})
+_MAKING_COMMANDS = frozenset({"mkdir", "cp", "mv"})
+_WILDCARD_PATTERN = re.compile(r"[*?\[\]{}]")
 _BACKSLASHES = re.compile(r"""["']?([\w.-]+(?:\\+[\w.-]+)+)["']?""")
-_SCOPES = frozenset(
+_SCOPE_NODE_KINDS = frozenset(
     {"Subshell", "CmdSubst", "ProcSubst", "FuncDecl", "IfClause", "WhileClause", "ForClause", "CaseClause"}
 )
-_TOLD = 4
+_MAX_HINT_PATHS = 4
 _MAX_PATHS = 1000
 
 
@@ -88,9 +88,9 @@ def check_files(script: ParsedScript, files: WorkFiles) -> None:
         if key in seen or not is_known(one.value) or guarded.covers(one):
             continue
         seen.add(key)
-        if one.use in {PathUse.READS, PathUse.CHANGES} and one.what in _READERS:
+        if one.use in {PathUse.READS, PathUse.CHANGES} and one.what in _READING_COMMANDS:
             _check_read_path(script, one, path, files, folders)
-        elif one.use is PathUse.WRITES and one.what in _WRITERS:
+        elif one.use is PathUse.WRITES and one.what in _WRITING_COMMANDS:
             _check_written_path(script, one, path, before)
 
 
@@ -105,7 +105,7 @@ def _check_read_path(
     if files.contains(path) or any(path.startswith(each) for each in files.written):
         return
     below = posixpath.join("data", one.value)
-    if _PATTERN.search(one.value):
+    if _WILDCARD_PATTERN.search(one.value):
         if "/" not in one.value and any(fnmatchcase(each, below) for each in files.submitted):
             _report_path(script, one, f"`{one.value}` matches no file here.", below)
         return
@@ -125,7 +125,7 @@ def _report_missing(script: ParsedScript, one: NamedPath, path: str, files: Work
         _report_path(script, one, message, near[0])
         return
     given = [each for each in sorted(files.submitted) if each.startswith("data/")]
-    shown = f" ({', '.join(given[:_TOLD])})" if given else ""
+    shown = f" ({', '.join(given[:_MAX_HINT_PATHS])})" if given else ""
     suggestion = f"Read a submitted file{shown}, or create `{path}` in an earlier step."
     script.error(one.node, "path.missing", message, suggestion)
 
@@ -141,12 +141,17 @@ def _report_path(script: ParsedScript, one: NamedPath, message: str, meant: str)
 
 def _check_written_path(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles) -> None:
     folder = posixpath.dirname(path)
-    if folder in _FOLDERS or files.contains(folder) or _PATTERN.search(path) or path.startswith(("..", "/")):
+    if (
+        folder in _FOLDERS
+        or files.contains(folder)
+        or _WILDCARD_PATTERN.search(path)
+        or path.startswith(("..", "/"))
+    ):
         return
     made = (
         _normalize_path(_get_literal_prefix(each.value), "")
         for each in script.paths
-        if each.use is PathUse.WRITES and each.what in _MAKERS and each is not one
+        if each.use is PathUse.WRITES and each.what in _MAKING_COMMANDS and each is not one
     )
     if any(path.startswith(each) for each in (*files.written, *made)):
         return
@@ -189,7 +194,7 @@ class _CurrentFolders:
     def __init__(self, script: ParsedScript) -> None:
         self.certain = True
         self._changes: list[tuple[int, str]] = []
-        scopes = [(node.start, node.end) for node in script.source.nodes if node.kind in _SCOPES]
+        scopes = [(node.start, node.end) for node in script.source.nodes if node.kind in _SCOPE_NODE_KINDS]
         calls = (call for call in script.calls if call.name in {"cd", "pushd", "popd"})
         folder = ""
         for call in sorted(calls, key=lambda each: each.word.start):

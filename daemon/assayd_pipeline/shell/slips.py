@@ -26,8 +26,8 @@ from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.mending import close_quotes
 from assayd_pipeline.shell.parse.reader import LinterComment
 
-_HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
-_MIDDLE = re.compile(r"(?:else|elif|then|do)\b")
+_HEREDOC_PATTERN = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
+_MIDDLE_PATTERN = re.compile(r"(?:else|elif|then|do)\b")
 _ARGUMENT = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\$\([^()]*\)|[^,"'])+)\s*(?:,|$)""")
 
 
@@ -36,7 +36,7 @@ def closed(text: str, line: int, closer: str) -> Iterator[str]:
     if closer == "quote":
         yield from close_quotes(text, '"')
     elif closer == "heredoc":
-        words = _HEREDOC.findall(text)
+        words = _HEREDOC_PATTERN.findall(text)
         if words:
             yield f"{text.rstrip(chr(10))}\n{words[-1][1]}\n"
     else:
@@ -46,12 +46,12 @@ def closed(text: str, line: int, closer: str) -> Iterator[str]:
 def _insert_closer(text: str, line: int, closer: str) -> Iterator[str]:
     """Yield versions with a block closed after the more deeply indented lines, or at the end."""
     lines = text.rstrip("\n").split("\n")
-    indent = _indentation(lines[line - 1])
+    indent = _measure_indent(lines[line - 1])
     last = line
     for number, each in enumerate(lines[line:], line + 1):
         if not each.strip():
             continue
-        if len(_indentation(each)) <= len(indent) and not _MIDDLE.match(each.strip()):
+        if len(_measure_indent(each)) <= len(indent) and not _MIDDLE_PATTERN.match(each.strip()):
             break
         last = number
     yield "\n".join((*lines[:last], f"{indent}{closer}", *lines[last:], ""))
@@ -91,7 +91,7 @@ def explain_foreign_call(text: str, line: int, seen: re.Match[str], found: Findi
     )
 
 
-def _indentation(line: str) -> str:
+def _measure_indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
@@ -104,11 +104,11 @@ RULES = (
         help='Bad: echo "$names[0]". Good: echo "${names[0]}".',
     ),
 )
-_TABLE = Path(__file__).parent / "data" / "shellcheck.toml"
+_MISTAKES_FILE = Path(__file__).parent / "data" / "shellcheck.toml"
 _LINE_CHARS = 2000
 _MAX_LINES = 2000
 _SHOWN_CHARS = 110
-_OPERATORS = {">": "gt", "<": "lt", ">=": "ge", "<=": "le"}
+_TEST_BY_OPERATOR = {">": "gt", "<": "lt", ">=": "ge", "<=": "le"}
 _CONSEQUENCE_RULES = frozenset(
     {
         "builtin.test_open",
@@ -158,7 +158,9 @@ class ScriptMistake:
 @cache
 def load_mistake_table() -> tuple[ScriptMistake, ...]:
     """Return the table, which begins with the most helpful entries. A code can have several entries."""
-    return tuple(ScriptMistake(**told) for told in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"])
+    return tuple(
+        ScriptMistake(**told) for told in tomllib.loads(_MISTAKES_FILE.read_text(encoding="utf-8"))["code"]
+    )
 
 
 @cache
@@ -275,7 +277,7 @@ def _explain_mistake(
     values = {
         "word": shorten_text(word, 60),
         "line": comment.line,
-        "op": _OPERATORS.get(groups[-1].strip("\\"), "gt"),
+        "op": _TEST_BY_OPERATOR.get(groups[-1].strip("\\"), "gt"),
     }
     edit = _find_edit(text, line, slip, comment, seen)
     hint = slip.hint.format(*groups, **values)
@@ -339,5 +341,5 @@ def _iter_candidate_texts(
 
 def _build_replacement(slip: ScriptMistake, seen: re.Match[str]) -> str | None:
     if slip.compare:
-        return f" -{_OPERATORS[seen[1].strip(chr(92))]} "
+        return f" -{_TEST_BY_OPERATOR[seen[1].strip(chr(92))]} "
     return slip.put

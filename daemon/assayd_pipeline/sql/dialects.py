@@ -27,14 +27,16 @@ MOST_CHARS = 10_000
 _MAX_FORMS = 3
 """Maximum forms of one statement in a hint."""
 _SHOWN_CHARS = 40
-_TABLE = Path(__file__).parent / "data" / "slips.toml"
-_DIALECTS = {"postgres": "PostgreSQL", "tsql": "T-SQL", "mysql": "MySQL", "oracle": "Oracle"}
-_UNITS = {
+_CONSTRUCTS_FILE = Path(__file__).parent / "data" / "slips.toml"
+_TITLE_BY_DIALECT = {"postgres": "PostgreSQL", "tsql": "T-SQL", "mysql": "MySQL", "oracle": "Oracle"}
+_FORMAT_BY_UNIT = {
     "year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M", "second": "%S", "dow": "%w",
 }  # fmt: skip
 _DATE_PARTS = (("YYYY", "%Y"), ("MM", "%m"), ("DD", "%d"), ("HH24", "%H"), ("MI", "%M"), ("SS", "%S"))
-_HIDDEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_INTERVAL = re.compile(r"INTERVAL\s*+(?:'\s*+)?(-?\d++)\s*+(?:'\s*+)?([a-z]+?)s?\s*+'?", re.IGNORECASE)
+_LITERAL_PATTERN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_INTERVAL_PATTERN = re.compile(
+    r"INTERVAL\s*+(?:'\s*+)?(-?\d++)\s*+(?:'\s*+)?([a-z]+?)s?\s*+'?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +78,13 @@ class ExplainedConstruct:
 @cache
 def load_foreign_constructs() -> tuple[ForeignConstruct, ...]:
     """Return the table of constructs from other databases, read once per process."""
-    read = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["slip"]
+    read = tomllib.loads(_CONSTRUCTS_FILE.read_text(encoding="utf-8"))["slip"]
     return tuple(ForeignConstruct(**{**told, "call": tuple(told.get("call", ()))}) for told in read)
 
 
 def mask_literals(statement: str) -> str:
     """Return a statement with its strings and comments masked, so that offsets stay the same."""
-    return _HIDDEN.sub(lambda one: ("·" if one[0][0] == "'" else " ") * len(one[0]), statement)
+    return _LITERAL_PATTERN.sub(lambda one: ("·" if one[0][0] == "'" else " ") * len(one[0]), statement)
 
 
 def explain_rejected(statement: str, tables: StatementPreparer | None) -> ExplainedConstruct | None:
@@ -200,7 +202,7 @@ def _match_entry(slip: ForeignConstruct, text: str) -> Match | None:
 
 def _build_replacement(slip: ForeignConstruct, seen: re.Match[str], values: list[str]) -> str | None:
     if slip.unit:
-        return slip.unit.format(*values, unit=_UNITS[values[0].lower()])
+        return slip.unit.format(*values, unit=_FORMAT_BY_UNIT[values[0].lower()])
     if slip.put is None:
         return None
     if slip.week and values[3].lower() == "week":
@@ -237,7 +239,7 @@ def _match_call(slip: ForeignConstruct, text: str, masked: str) -> Match | None:
 
 def _rewrite_call(slip: ForeignConstruct, arguments: list[str], inside: str, name: str) -> str | None:
     if slip.interval:
-        found = _INTERVAL.fullmatch(arguments[1].strip()) if len(arguments) == 2 else None
+        found = _INTERVAL_PATTERN.fullmatch(arguments[1].strip()) if len(arguments) == 2 else None
         if found is None:
             return None
         count = -int(found[1]) if name.upper() in {"DATE_SUB", "SUBDATE"} else int(found[1])
@@ -264,7 +266,7 @@ def _pad_values(slip: ForeignConstruct, arguments: list[str], name: str) -> list
 def _format_hint(hint: str, values: list[str]) -> str:
     """Fill the placeholders of a hint, or return it unchanged if the placeholders don't match."""
     try:
-        unit = _UNITS.get(values[0].lower(), "%Y") if values else ""
+        unit = _FORMAT_BY_UNIT.get(values[0].lower(), "%Y") if values else ""
         return hint.format(*values, unit=unit, sign="-", number=7)
     except (IndexError, KeyError, ValueError):
         return hint
@@ -298,7 +300,7 @@ def _translate_dialects(statement: str) -> Iterator[tuple[str, str]]:
 
     ignore = sqlglot.ErrorLevel.IGNORE
     logging.getLogger("sqlglot").disabled = True  # It would log submitted text.
-    for dialect, name in _DIALECTS.items():
+    for dialect, name in _TITLE_BY_DIALECT.items():
         try:
             read = sqlglot.transpile(statement, read=dialect, write="sqlite", unsupported_level=ignore)
         except (sqlglot.errors.SqlglotError, RecursionError, ValueError):

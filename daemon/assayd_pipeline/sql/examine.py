@@ -71,12 +71,12 @@ if TYPE_CHECKING:
 
 
 _COMMAND = re.compile(r"\.([a-z]+)\b")
-_LEAVE = "Remove it: rows are already printed with column names and tabs."
+_REMOVE_HINT = "Remove it: rows are already printed with column names and tabs."
 
-_ALLOWED = tree.VERBS | rules.TRANSACTION_VERBS | {"ALTER", "PRAGMA"}
-_KNOWN = _ALLOWED | rules.REFUSED.keys() | rules.USELESS_VERBS
-_SPLIT = "Split the step, or read rows from a CSV file."
-_OBJECT_TYPES = {
+_ALLOWED_VERBS = tree.PARSED_VERBS | rules.TRANSACTION_VERBS | {"ALTER", "PRAGMA"}
+_KNOWN_VERBS = _ALLOWED_VERBS | rules.REFUSED.keys() | rules.USELESS_VERBS
+_SPLIT_HINT = "Split the step, or read rows from a CSV file."
+_OBJECTS_BY_VERB = {
     "ALTER": ("TABLE",),
     "CREATE": ("TABLE", "INDEX", "VIEW", "TRIGGER", "UNIQUE", "TEMP", "TEMPORARY", "VIRTUAL"),
     "DROP": ("TABLE", "INDEX", "VIEW", "TRIGGER"),
@@ -95,7 +95,7 @@ def find_shell_commands(text: SqlText) -> Iterator[Finding]:
             name = found[1][:20]
             message = f".{name} is a command of the sqlite3 shell, not SQL."
             yield text.finding(
-                "sql.dot_command", message, at=offset, suggestion=SHELL_COMMANDS.get(name, _LEAVE)
+                "sql.dot_command", message, at=offset, suggestion=SHELL_COMMANDS.get(name, _REMOVE_HINT)
             )
         offset += len(line) + 1
         told = line.strip()
@@ -321,7 +321,7 @@ def _find_unreadable(text: SqlText, policy: SqlPolicy) -> Finding | None:
     size = len(text.content.encode())
     if size > policy.max_bytes:
         message = f"The step has {size} bytes of SQL; {policy.max_bytes} are allowed."
-        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
+        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT_HINT)
     if text.broken is not None:
         message = f"unrecognized token: {text.broken}"
         suggestion = "Close every quote, and write only SQL."
@@ -331,10 +331,10 @@ def _find_unreadable(text: SqlText, policy: SqlPolicy) -> Finding | None:
         return text.finding("sql.empty", "The step has no statement.", at=0, suggestion=suggestion)
     if len(text.statements) > policy.max_statements:
         message = f"The step has {len(text.statements)} statements; {policy.max_statements} are allowed."
-        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
+        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT_HINT)
     if (count := tree.count_tokens(text.statements)) > tree.MAX_TOKENS:
         message = f"The step has {count} SQL tokens; {tree.MAX_TOKENS} are allowed."
-        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT)
+        return text.finding("sql.too_large", message, at=0, suggestion=_SPLIT_HINT)
     return None
 
 
@@ -360,13 +360,13 @@ def _check_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) 
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
         statement = replace(statement, tokens=statement.tokens[place:])
-    if statement.verb not in _KNOWN:
+    if statement.verb not in _KNOWN_VERBS:
         raise _build_unknown_verb_fault(statement)
     if (found := find_stray_token(statement)) is not None or (
         found := _find_misspelt_object(statement)
     ) is not None:
         raise found
-    if statement.verb in tree.VERBS:
+    if statement.verb in tree.PARSED_VERBS:
         said = _check_words(text, statement, policy)
         yield from said or (
             ()
@@ -401,7 +401,7 @@ def _find_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[s
         rule, message, suggestion = rules.REFUSED[verb]
         yield rule, f"{message}.", start, suggestion
     elif verb in rules.USELESS_VERBS:
-        suggestion = f"Remove it; allowed statements: {', '.join(sorted(_ALLOWED))}."
+        suggestion = f"Remove it; allowed statements: {', '.join(sorted(_ALLOWED_VERBS))}."
         yield "sql.statement", f"{verb} isn't allowed in a step.", start, suggestion
     elif statement.is_trigger:
         yield "sql.trigger", "CREATE TRIGGER isn't allowed.", start, "Do the same in a step."
@@ -437,7 +437,7 @@ def _find_value_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[t
 
 def _find_misspelt_object(statement: SqlStatement) -> tree.UnparsableStatement | None:
     """Return the fault for a misspelled second word, as in ``ALTER TALBE``, or None for other words."""
-    words = _OBJECT_TYPES.get(statement.verb)
+    words = _OBJECTS_BY_VERB.get(statement.verb)
     if words is None or len(statement.tokens) < 2 or statement.tokens[1].is_any_of(*words, "OR"):
         return None
     second = statement.tokens[1]
@@ -455,7 +455,7 @@ def _find_misspelt_object(statement: SqlStatement) -> tree.UnparsableStatement |
 def _build_unknown_verb_fault(statement: SqlStatement) -> tree.UnparsableStatement:
     """Return the fault for a statement whose first word SQLite doesn't know."""
     first = statement.tokens[0]
-    near = find_close_names(statement.verb, _ALLOWED)
+    near = find_close_names(statement.verb, _ALLOWED_VERBS)
     suggestion = f"Did you mean {near[0]}?" if near else "Begin with a statement of SQLite, such as SELECT."
     return tree.UnparsableStatement(
         f'near "{first.text[:40]}": syntax error', at=first, syntax=True, suggestion=suggestion

@@ -16,25 +16,25 @@ from assayd.guest.near import find_nearest
 from assayd_pipeline.sql.dialects import MOST_CHARS, ExplainedConstruct, explain_rejected, mask_literals
 from assayd_pipeline.sql.preparer import StatementPreparer
 
-_NULL = re.compile(r"\s*(=|==|<>|!=)\s*NULL\b", re.IGNORECASE)
-_CLAUSE = re.compile(r"\b(SET|WHERE|ON|HAVING|WHEN|VALUES|SELECT)\b", re.IGNORECASE)
-_PLUS = re.compile(r"'[^'\d][^']*'\s*(\+)|(\+)\s*'[^'\d][^']*'")
-_SET_AND = re.compile(
+_NULL_PATTERN = re.compile(r"\s*(=|==|<>|!=)\s*NULL\b", re.IGNORECASE)
+_CLAUSE_PATTERN = re.compile(r"\b(SET|WHERE|ON|HAVING|WHEN|VALUES|SELECT)\b", re.IGNORECASE)
+_PLUS_PATTERN = re.compile(r"'[^'\d][^']*'\s*(\+)|(\+)\s*'[^'\d][^']*'")
+_SET_AND_PATTERN = re.compile(
     r"\bSET\b(?:(?!\b(?:WHERE|CASE|BETWEEN)\b).)*?=(?:(?!\b(?:WHERE|CASE|BETWEEN)\b).)*?(\s+AND)\s+\w+\s*=",
     re.IGNORECASE | re.DOTALL,
 )
 _DOUBLE = re.compile(r"(?:=|<>|!=|\bLIKE|\bIN\s*\(|,)\s*(\"[^\"\n]{1,100}\")", re.IGNORECASE)
-_AFTER = r"ON\b|USING\b|WHERE\b|GROUP\b|ORDER\b|LIMIT\b|JOIN\b|LEFT\b|INNER\b"
+_AFTER_REGEX = r"ON\b|USING\b|WHERE\b|GROUP\b|ORDER\b|LIMIT\b|JOIN\b|LEFT\b|INNER\b"
 _JOIN = re.compile(
     r"(?<!CROSS )(?<!NATURAL )\b(?:INNER\s+|LEFT\s+|LEFT\s+OUTER\s+)?JOIN\s+\w+"
-    rf"(?:\s+(?:AS\s+)?(?!{_AFTER})\w+)?\s*(?=$|;|\bWHERE\b|\bGROUP\b|\bORDER\b|\bLIMIT\b)",
+    rf"(?:\s+(?:AS\s+)?(?!{_AFTER_REGEX})\w+)?\s*(?=$|;|\bWHERE\b|\bGROUP\b|\bORDER\b|\bLIMIT\b)",
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"\bCREATE\s+TABLE\b[^;]*?(\s+COMMENT\s+·+)", re.IGNORECASE)
 _ALIAS = re.compile(r"\b(\w+)[ \t]+(\w+)(?=\s*(?:,|\bFROM\b))", re.IGNORECASE)
 _MISSING = re.compile(r"no such (column|table|function): (?:[^\s.]+\.)*[\"`\[]?([^\s.\"`\]]+)")
 _AMBIGUOUS = re.compile(r"ambiguous column name: (\w+)")
-_SOURCE = re.compile(rf"\b(?:FROM|JOIN)\s+(\w+)(?:\s+(?:AS\s+)?(?!{_AFTER})(\w+))?", re.IGNORECASE)
+_SOURCE = re.compile(rf"\b(?:FROM|JOIN)\s+(\w+)(?:\s+(?:AS\s+)?(?!{_AFTER_REGEX})(\w+))?", re.IGNORECASE)
 
 
 def explain_unpreparable(
@@ -58,19 +58,19 @@ def explain_misinterpretations(
     if len(statement) > MOST_CHARS:
         return
     masked = mask_literals(statement)
-    for found in _NULL.finditer(masked):
-        clauses = _CLAUSE.findall(masked[: found.start()])
+    for found in _NULL_PATTERN.finditer(masked):
+        clauses = _CLAUSE_PATTERN.findall(masked[: found.start()])
         if clauses and clauses[-1].upper() in {"WHERE", "ON", "HAVING", "WHEN"}:
             word = "IS NULL" if "!" not in found[1] and "<" not in found[1] else "IS NOT NULL"
             hint = f"Write `{word}`."
             yield _build_explanation(statement, found.start(), found.end(), f" {word}", hint, "is never true")
-    if (joined := _PLUS.search(statement)) is not None and "+" in masked:
+    if (joined := _PLUS_PATTERN.search(statement)) is not None and "+" in masked:
         place = joined.start(1) if joined[1] else joined.start(2)
         new = "".join("||" if sign == "+" and masked[n] == "+" else sign for n, sign in enumerate(statement))
         hint = "Join text with `||`: `+` adds numbers, and text counts as 0."
         of = "adds numbers instead of joining text"
         yield ExplainedConstruct(start=place, written="+", of=of, hint=hint, new=new)
-    if (both := _SET_AND.search(masked)) is not None:
+    if (both := _SET_AND_PATTERN.search(masked)) is not None:
         hint = "Separate assignments with a comma: `AND` makes one condition of them."
         yield _build_explanation(
             statement, both.start(1), both.end(1), ",", hint, "makes one condition of two assignments"
@@ -234,7 +234,7 @@ def _explain_unknown(statement: str, complaint: str, tables: StatementPreparer) 
     missing = _MISSING.search(complaint) or _NO_COLUMN.search(complaint)
     arguments = _ARGUMENTS.search(complaint)
     if arguments is not None:
-        usage = _USAGE.get(arguments[1].lower())
+        usage = _CALL_SYNTAX.get(arguments[1].lower())
         place = re.search(rf"\b{re.escape(arguments[1])}\s*\(", statement, re.IGNORECASE)
         hint = f"Write `{usage}`." if usage else f"Check the arguments of `{arguments[1]}`."
         return ExplainedConstruct(start=place.start() if place else 0, written="", of="", hint=hint)
@@ -278,7 +278,7 @@ def _explain_unknown(statement: str, complaint: str, tables: StatementPreparer) 
 _NO_COLUMN = re.compile(r"has no (column) named (\S+)")
 _ARGUMENTS = re.compile(r"wrong number of arguments to function (\w+)\(\)")
 _WINDOW = re.compile(r"misuse of aliased window function (\w+)")
-_USAGE = {
+_CALL_SYNTAX = {
     "round": "round(number, digits)",
     "substr": "substr(text, start, count)",
     "substring": "substring(text, start, count)",

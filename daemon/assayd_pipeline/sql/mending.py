@@ -33,19 +33,19 @@ from assayd.static.python.safe_fixes import build_edit, extract_fenced_text
 from assayd_pipeline.sql.read import SqlStatement, SqlToken, SqlTokenKind
 from assayd_pipeline.sql.tree import UnparsableStatement
 
-_KEYWORDS = frozenset(
+_SQL_KEYWORDS = frozenset(
     {
         "BETWEEN", "CASE", "COLUMN", "CREATE", "DELETE", "DISTINCT", "EXISTS", "FROM", "GROUP", "HAVING",
         "INDEX", "INNER", "INSERT", "INTO", "JOIN", "LEFT", "LIMIT", "NULL", "ORDER", "PRIMARY", "SELECT",
         "TABLE", "UNION", "UNIQUE", "UPDATE", "VALUES", "WHERE", "WITH",
     }
 )  # fmt: skip
-_MOST_TRIED = 8
+_MAX_WORDS_TRIED = 8
 
 Reads = Callable[[str], bool]
 """A function that returns whether a complete text can be parsed."""
 _MAX_LINES_TRIED = 12
-_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
+_QUOTE_IN_WORD_REGEX = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 
 
 def find_syntax_edit(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
@@ -55,9 +55,9 @@ def find_syntax_edit(content: str, statement: SqlStatement | None, reads: Reads)
         return build_edit(content, inside) if reads(inside) else None
     if statement is None:
         return None
-    tried = list(islice(_respell_keywords(content, statement), _MOST_TRIED + 1))
-    good = [text for text in tried[:_MOST_TRIED] if reads(text)]
-    return build_edit(content, good[0]) if len(good) == 1 and len(tried) <= _MOST_TRIED else None
+    tried = list(islice(_respell_keywords(content, statement), _MAX_WORDS_TRIED + 1))
+    good = [text for text in tried[:_MAX_WORDS_TRIED] if reads(text)]
+    return build_edit(content, good[0]) if len(good) == 1 and len(tried) <= _MAX_WORDS_TRIED else None
 
 
 def find_respelled_word(content: str, edit: Edit) -> str | None:
@@ -70,7 +70,7 @@ def find_respelled_word(content: str, edit: Edit) -> str | None:
         new for old, new in zip(before, after, strict=False) if old != new and len(before) == len(after)
     ]
     word = changed[0].strip("(),;").upper() if len(changed) == 1 else ""
-    return word if word in _KEYWORDS else None
+    return word if word in _SQL_KEYWORDS else None
 
 
 def find_stray_token(statement: SqlStatement) -> UnparsableStatement | None:
@@ -100,8 +100,8 @@ def build_replace_token_edit(content: str, token: SqlToken, new: str) -> Edit | 
 def _respell_keywords(content: str, statement: SqlStatement) -> Iterator[str]:
     for token in statement.tokens:
         word = token.text.upper()
-        if token.kind is SqlTokenKind.WORD and word not in _KEYWORDS and word.isascii():
-            for keyword in sorted(_KEYWORDS):
+        if token.kind is SqlTokenKind.WORD and word not in _SQL_KEYWORDS and word.isascii():
+            for keyword in sorted(_SQL_KEYWORDS):
                 if is_misspelling(word, keyword):
                     new = keyword if token.text.isupper() else keyword.lower()
                     yield content[: token.start] + new + content[token.end :]
@@ -157,7 +157,7 @@ def find_doubled_quote_edit(content: str, reads: Reads) -> Edit | None:
 
     Return None unless exactly one such edit works.
     """
-    places = [found.start() for found in _BETWEEN_LETTERS.finditer(content)]
+    places = [found.start() for found in _QUOTE_IN_WORD_REGEX.finditer(content)]
     return _find_only_insertion([(content, place, "'") for place in places[:_MAX_LINES_TRIED]], reads)
 
 

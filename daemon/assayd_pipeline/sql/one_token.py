@@ -43,7 +43,7 @@ _PAIRS = {
         ("INNER", "JOIN"), ("PRIMARY", "KEY"), ("FOREIGN", "KEY"), ("NOT", "EXISTS"), ("UNION", "ALL"),
     )
 }  # fmt: skip
-_INSTEAD = {
+_KEYWORD_BY_WORD = {
     "&&": "AND",
     "||": "OR",
     "!": "NOT",
@@ -52,8 +52,8 @@ _INSTEAD = {
     "ELSIF": "WHEN",
     "ELSEIF": "WHEN",
 }
-_SIGNS = (",", "(", ")", "=", "*")
-_WORDS = (
+_INSERTED_SIGNS = (",", "(", ")", "=", "*")
+_INSERTED_WORDS = (
     "FROM", "ON", "AS", "SET", "INTO", "VALUES", "THEN", "WHEN", "JOIN", "AND", "END", "IN", "WHERE", "CASE",
     "DO",
 )  # fmt: skip
@@ -99,9 +99,9 @@ def find_single_change(statement: str, tables: StatementPreparer) -> TokenChange
             _reorder_clauses(statement, tokens),
             *(_remove_comma(statement, tokens, place) for place in places),
             *(_remove_token(statement, tokens, place) for place in places),
-            *(_insert_token(statement, tokens, place, _SIGNS) for place in places),
+            *(_insert_token(statement, tokens, place, _INSERTED_SIGNS) for place in places),
             *(_add_parentheses(statement, tokens, place) for place in places),
-            *(_insert_token(statement, tokens, place, _WORDS) for place in places),
+            *(_insert_token(statement, tokens, place, _INSERTED_WORDS) for place in places),
         ),
         tables,
     )
@@ -141,7 +141,7 @@ def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) ->
     for at in _iter_nearby_positions(tokens, place, 0, -1, 1, -2):
         token = tokens[at]
         word = token.text.upper()
-        written = [_INSTEAD[word]] if word in _INSTEAD else []
+        written = [_KEYWORD_BY_WORD[word]] if word in _KEYWORD_BY_WORD else []
         after = tokens[at + 1] if at + 1 < len(tokens) else token
         if word == "=" and after.text in {"<", ">"} and after.start == token.end:
             yield TokenChange(
@@ -250,7 +250,7 @@ def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> 
 def _complete_keyword_pairs(statement: str, tokens: Sequence[SqlToken]) -> Iterator[TokenChange]:
     """Yield changes that insert the missing second word of, for example, `GROUP BY` or `PRIMARY KEY`."""
     for token, after in pairwise(tokens):
-        second = _SECOND.get(token.text.upper())
+        second = _SECOND_BY_FIRST.get(token.text.upper())
         if second is not None and not after.is_any_of(second):
             yield TokenChange(
                 start=token.start,
@@ -260,7 +260,7 @@ def _complete_keyword_pairs(statement: str, tokens: Sequence[SqlToken]) -> Itera
             )
 
 
-_SECOND = {
+_SECOND_BY_FIRST = {
     "GROUP": "BY",
     "ORDER": "BY",
     "PARTITION": "BY",
@@ -346,7 +346,7 @@ def _correct_semantic_errors(
     statement: str, tokens: Sequence[SqlToken], complaint: str
 ) -> Iterator[TokenChange]:
     """Yield changes of statements with valid syntax, e.g. for `HAVING` without groups or no `FROM`."""
-    for said, word, new, hint in _REPLACED:
+    for said, word, new, hint in _WORD_CORRECTIONS:
         for token in tokens if said in complaint else ():
             if token.is_any_of(word):
                 yield TokenChange(
@@ -358,7 +358,7 @@ def _correct_semantic_errors(
         yield from _move_aggregate(statement)
 
 
-_REPLACED = (
+_WORD_CORRECTIONS = (
     ("HAVING clause on a non-aggregate", "HAVING", "WHERE", "Write `WHERE`: `HAVING` is for groups."),
     ("NATURAL join may not have", "NATURAL", "", "Remove `NATURAL`: the join has a condition."),
 )
@@ -377,7 +377,7 @@ def _insert_from(statement: str, tokens: Sequence[SqlToken]) -> Iterator[TokenCh
 
 def _move_aggregate(statement: str) -> Iterator[TokenChange]:
     table = re.search(r"\bFROM\s+(\w+)", statement, re.IGNORECASE)
-    called = _COMPARED.search(statement)
+    called = _COMPARED_PATTERN.search(statement)
     if table is not None and called is not None:
         inner = f"(SELECT {called[2]} FROM {table[1]})"  # noqa: S608 - a proposal, never run
         yield TokenChange(
@@ -388,4 +388,4 @@ def _move_aggregate(statement: str) -> Iterator[TokenChange]:
         )
 
 
-_COMPARED = re.compile(r"([=<>])\s*((?:max|min|avg|sum|count)\s*\([^()]*\))", re.IGNORECASE)
+_COMPARED_PATTERN = re.compile(r"([=<>])\s*((?:max|min|avg|sum|count)\s*\([^()]*\))", re.IGNORECASE)

@@ -39,32 +39,32 @@ class StatementPreparer(Protocol):
 
 Opener = Callable[[TableSources], StatementPreparer]
 
-_installed: list[Opener] = []
+_installed_openers: list[Opener] = []
 
 
 def install_opener(opener: Opener) -> None:
     """Set the function that opens tables for later calls of `open_preparer`."""
-    _installed[:] = [opener]
+    _installed_openers[:] = [opener]
 
 
 def open_preparer(tables: TableSources) -> StatementPreparer | None:
     """Return a preparer of statements for these tables, or None if no function is installed."""
-    return _installed[0](tables) if _installed else None
+    return _installed_openers[0](tables) if _installed_openers else None
 
 
 CatalogReader = Callable[[bytes, int], str]
 """A function that describes the tables of a database file, with at most this number of rows per table."""
 
-_installed_catalog: list[CatalogReader] = []
+_catalog_readers: list[CatalogReader] = []
 
 
 def install_reader(read: CatalogReader) -> None:
     """Set the function that later calls of `describe_database` use."""
-    _installed_catalog[:] = [read]
+    _catalog_readers[:] = [read]
 
 
 def describe_database(content: bytes, rows: int = 0) -> str:
     """Return the tables of a database file with columns and keys, or the reason why it can't be read."""
-    if not _installed_catalog:
+    if not _catalog_readers:
         return "(nothing that reads databases was installed in this process)"
-    return _installed_catalog[0](content, rows)
+    return _catalog_readers[0](content, rows)

@@ -64,23 +64,23 @@ class InvalidSqlCharacter(ValueError):
         self.place = place
 
 
-_NAME_START = r"A-Za-z_\x80-\U0010ffff"
+_NAME_START_CHARS = r"A-Za-z_\x80-\U0010ffff"
 _TOKEN = re.compile(
     rf"""
       (?P<blank>   [ \t\n\f\r]++ | --[^\n]*+ | /\*(?s:.*?)(?:\*/|\Z) )
     | (?P<text>    [xX]?'(?:[^']|'')*+' )
     | (?P<name>    "(?:[^"]|"")*+" | `(?:[^`]|``)*+` | \[[^\]]*+\] )
     | (?P<number>  (?: 0[xX][0-9a-fA-F]++ | (?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)? )
-                   (?![{_NAME_START}0-9$]) )
-    | (?P<word>    [{_NAME_START}][{_NAME_START}0-9$]*+ )
-    | (?P<parameter> \?[0-9]*+ | [:@$\#][{_NAME_START}0-9$:]++ )
+                   (?![{_NAME_START_CHARS}0-9$]) )
+    | (?P<word>    [{_NAME_START_CHARS}][{_NAME_START_CHARS}0-9$]*+ )
+    | (?P<parameter> \?[0-9]*+ | [:@$\#][{_NAME_START_CHARS}0-9$:]++ )
     | (?P<sign>    ->>|->|\|\||<<|>>|<=|>=|<>|==|!=|[-+*/%=<>&|~(),.;] )
     """,
     re.VERBOSE,
 )
 
 
-_KINDS = {kind.value: kind for kind in SqlTokenKind}
+_KIND_BY_GROUP = {kind.value: kind for kind in SqlTokenKind}
 
 
 def tokenize(text: str) -> Iterator[SqlToken]:
@@ -93,7 +93,7 @@ def tokenize(text: str) -> Iterator[SqlToken]:
         found = _TOKEN.match(text, place)
         if found is None:
             raise InvalidSqlCharacter(place, _describe_problem(text, place))
-        kind = _KINDS.get(found.lastgroup or "")
+        kind = _KIND_BY_GROUP.get(found.lastgroup or "")
         if kind is not None:
             word = found[0]
             says = (kind is SqlTokenKind.WORD and word.isascii()) or kind is SqlTokenKind.SIGN

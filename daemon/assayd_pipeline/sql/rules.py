@@ -126,7 +126,7 @@ REFUSED: Mapping[str, tuple[str, str, str]] = {
 }
 """Rejected statements by first word: rule, message and suggestion."""
 
-_RULES = (
+_RULE_ENTRIES = (
     ("sql.syntax", "The text isn't valid SQL", "Bad: SELCT * FROM t. Good: SELECT * FROM t."),
     ("sql.empty", "A step without a statement", "Bad: -- nothing yet. Good: SELECT 1;"),
     ("sql.too_large", "More SQL than a step may have", "Split the step, or read rows from a CSV file."),
@@ -156,7 +156,7 @@ _RULES = (
 )
 RULES = (
     *add_profile_keys(
-        (Rule(id=name, title=title, help=text) for name, title, text in _RULES),
+        (Rule(id=name, title=title, help=text) for name, title, text in _RULE_ENTRIES),
         dict.fromkeys(SQL_RULES, "sql.rules"),
     ),
     Rule(
@@ -166,8 +166,10 @@ RULES = (
         help="Bad: DELETE FROM t WHERE 1 = 1. Good: DELETE FROM t WHERE id = 1.",
     ),
 )
-_MISSING = re.compile(r"no such (column|table|function): (?:[^\s.]+\.)*([^\s.]+)|has no column named (\S+)")
-_SHOWN = 20
+_MISSING_REGEX = re.compile(
+    r"no such (column|table|function): (?:[^\s.]+\.)*([^\s.]+)|has no column named (\S+)"
+)
+_MAX_HINT_NAMES = 20
 
 
 def apply_levels(findings: Iterable[Finding], policy: SqlPolicy) -> tuple[Finding, ...]:
@@ -197,7 +199,7 @@ def suggest_similar_names(message: str, names: Mapping[str, Sequence[str]]) -> s
         message: SQLite's error message.
         names: the columns of each existing table.
     """
-    found = _MISSING.search(message)
+    found = _MISSING_REGEX.search(message)
     if found is None:
         return None
     kind, name = found[1] or "column", (found[2] or found[3]).strip('"`[]')
@@ -212,6 +214,6 @@ def suggest_similar_names(message: str, names: Mapping[str, Sequence[str]]) -> s
     near = find_close_names(name.lower(), folded)
     meant = f"Did you mean {folded[near[0]]}? " if near else ""
     if kind == "table":
-        return shorten_text(f"{meant}The tables are: {', '.join(known[:_SHOWN])}.")
+        return shorten_text(f"{meant}The tables are: {', '.join(known[:_MAX_HINT_NAMES])}.")
     tables = "; ".join(f"{table} ({', '.join(columns)})" for table, columns in names.items())
     return shorten_text(f"{meant}The columns are: {tables}.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 
-_CONSTRAINTS = (
+_CONSTRAINT_WORDS = (
     "AS", "CHECK", "COLLATE", "CONSTRAINT", "DEFAULT", "FOREIGN", "GENERATED", "NOT", "NULL", "ON", "PRIMARY",
     "REFERENCES", "UNIQUE",
 )  # fmt: skip
@@ -53,7 +53,7 @@ def _simplify_columns(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
     begins = False
     while place < len(tokens):
         token = tokens[place]
-        if begins and depth == 1 and not token.is_any_of(*_CONSTRAINTS):
+        if begins and depth == 1 and not token.is_any_of(*_CONSTRAINT_WORDS):
             after = _find_type_end(tokens, place + 1)
             yield token
             yield SqlToken(SqlTokenKind.WORD, "TEXT", tokens[min(place + 1, len(tokens) - 1)].start, "TEXT")
@@ -81,7 +81,7 @@ def _find_type_end(tokens: Sequence[SqlToken], place: int) -> int:
         SqlTokenKind.NAME,
         SqlTokenKind.TEXT,
     }:
-        if tokens[place].is_any_of(*_CONSTRAINTS):
+        if tokens[place].is_any_of(*_CONSTRAINT_WORDS):
             return place
         place += 1
     if place < len(tokens) and tokens[place].is_any_of("("):
@@ -97,7 +97,7 @@ MAX_BRACKETS = 64
 MAX_TOKENS = 100_000
 """Maximum number of tokens to parse into a tree, which takes sqlglot up to three seconds."""
 
-_ROOTS = {
+_ROOTS_BY_VERB = {
     "CREATE": ("Create",),
     "DELETE": ("Delete",),
     "INSERT": ("Insert",),
@@ -106,10 +106,10 @@ _ROOTS = {
     "VALUES": ("Values", "Union", "Except", "Intersect"),
     "WITH": ("Select", "Union", "Except", "Intersect", "Insert", "Update", "Delete"),
 }
-VERBS = frozenset(_ROOTS)
+PARSED_VERBS = frozenset(_ROOTS_BY_VERB)
 """The first words of statements that are judged by their tree."""
 
-_NODES = frozenset(
+_ALLOWED_NODES = frozenset(
     {
         "Alias", "AutoIncrementColumnConstraint", "Between", "Boolean", "CTE",
         "CheckColumnConstraint", "CollateColumnConstraint", "Column", "ColumnConstraint",
@@ -180,18 +180,21 @@ def count_tokens(statements: Sequence[SqlStatement]) -> int:
     if sum(len(statement.tokens) for statement in statements) <= MAX_TOKENS:
         return 0
     return sum(
-        1 for statement in statements if statement.verb in VERBS for _ in _drop_irrelevant_tokens(statement)
+        1
+        for statement in statements
+        if statement.verb in PARSED_VERBS
+        for _ in _drop_irrelevant_tokens(statement)
     )
 
 
 def parse_statement(statement: SqlStatement) -> exp.Expr:
-    """Return the tree of a statement that begins with one of `VERBS`.
+    """Return the tree of a statement that begins with one of `PARSED_VERBS`.
 
     Raises: UnparsableStatement, if the statement is invalid, nested too deeply or unsupported.
     """
     _check_depth(statement)
     root = _parse_either(statement)
-    names = _ROOTS[statement.verb]
+    names = _ROOTS_BY_VERB[statement.verb]
     if type(root).__name__ not in names:
         _parse_query(statement)
         raise UnparsableStatement(f"this {statement.verb} isn't supported", at=statement.tokens[0])
@@ -291,7 +294,7 @@ def _check_depth(statement: SqlStatement) -> None:
 def _is_known_node(node: exp.Expr) -> bool:
     from sqlglot import exp
 
-    return isinstance(node, exp.Func | exp.Binary | exp.Unary) or type(node).__name__ in _NODES
+    return isinstance(node, exp.Func | exp.Binary | exp.Unary) or type(node).__name__ in _ALLOWED_NODES
 
 
 def _describe_node(name: str) -> str:

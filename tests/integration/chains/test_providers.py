@@ -21,7 +21,7 @@ from assayd.model.prompting import SourcePart
 from assayd.settings import RepairProvider
 from assayd_chains.loop import MOST_CALLS, ask_provider
 from assayd_chains.provider import FixRequest, Provider, Reply
-from assayd_chains.providers.answers import ANSWER_BYTES
+from assayd_chains.providers.answers import MAX_RESPONSE_BYTES
 from assayd_chains.wiring import open_providers
 from support.hosts.model_api import GEMINI, KEY, MODEL, OPENAI, VENDORS, Canned, ModelApi, Vendor, model_api
 
@@ -340,7 +340,7 @@ async def test_redirect_is_not_followed_and_told_as_what_it_is(talk: Talk) -> No
 
 
 async def test_answer_is_read_to_its_bound_and_no_further(talk: Talk) -> None:
-    talk.will(Canned(body=b" " * (ANSWER_BYTES + 1)))
+    talk.will(Canned(body=b" " * (MAX_RESPONSE_BYTES + 1)))
     with pytest.raises(ProviderError) as failed:
         await talk.provider.fix(REQUEST, timeout_s=60)
     assert failed.value.code in {"provider.unreachable", "provider.garbled"}

@@ -13,7 +13,7 @@ from assayd.aio import Deadline
 from assayd.clock import SystemClock
 from assayd.egress import Relay
 from assayd.egress.decision import is_public
-from assayd.guest_results import ReturnedValue, read_record
+from assayd.guest_results import ReturnedValue, parse_guest_record
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
@@ -151,7 +151,7 @@ def value_of(result: RunResult) -> JsonValue:
     """Return the value that the only call returned."""
     (unit,) = result.units
     assert unit.results, (result.outcome, unit.stderr.text())
-    record = read_record(unit.results[0])
+    record = parse_guest_record(unit.results[0])
     assert isinstance(record, ReturnedValue), record
     return record.value.value
 

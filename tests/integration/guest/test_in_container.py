@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from assayd.guest_results import ExecFailure, ReturnedValue, read_record
+from assayd.guest_results import ExecFailure, ReturnedValue, parse_guest_record
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitEndReason, UnitResult
 from assayd.model.submission import JsonValue
@@ -67,7 +67,7 @@ async def run(
 
 def value(unit: UnitResult) -> JsonValue:
     """Return the call's value."""
-    record = read_record(*unit.results)
+    record = parse_guest_record(*unit.results)
     assert isinstance(record, ReturnedValue), record
     return record.value.value
 
@@ -345,4 +345,6 @@ async def test_program_is_not_started_where_the_run_allows_none(sandbox: Sandbox
     [refused] = await programs(sandbox, "", allow_exec=False)
 
     assert refused.outcome.cause is Cause.EXITED_NONZERO
-    assert read_record(*refused.results) == ExecFailure(error="EPERM", message="Operation not permitted")
+    assert parse_guest_record(*refused.results) == ExecFailure(
+        error="EPERM", message="Operation not permitted"
+    )

@@ -16,7 +16,7 @@ from assayd.engines.oci.host import RUNTIME_CANDIDATES
 from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
-from assayd.sandbox.isolation_check import EGRESS_PROBES, RUNNER_MEMORY, build_probes
+from assayd.sandbox.isolation_check import EGRESS_PROBES, RUNNER_MEMORY_SOURCE, build_probes
 from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
 from assayd.wiring.engine import create_isolation_check
@@ -170,7 +170,7 @@ async def test_the_canary_sees_a_work_directory_that_is_not_the_one_that_was_ask
 ):
     spec = canary.build_canary_spec
 
-    def other(tried, image, network=canary._BLOCKED, limits=None):
+    def other(tried, image, network=canary._NO_NETWORK_POLICY, limits=None):
         found = spec(tried, image, network, limits)
         swapped = replace(found.limits, work_exec=not found.limits.work_exec)
         return replace(found, limits=swapped)
@@ -211,7 +211,7 @@ def test_runner_is_the_largest_also_where_a_service_manager_has_raised_every_sco
             accepted.append(text)
             return len(text)
 
-    exec(RUNNER_MEMORY.partition("for _ in")[0], {"open": lambda path, mode: Score()})
+    exec(RUNNER_MEMORY_SOURCE.partition("for _ in")[0], {"open": lambda path, mode: Score()})
     assert accepted == ["200"]
 
 

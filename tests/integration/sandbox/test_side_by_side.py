@@ -13,7 +13,7 @@ from assayd.aio import Deadline
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunEndReason, RunResult, RunSpec, Unit
 from assayd.ports.engine import Engine
-from assayd.sandbox.pool_decisions import RESERVED
+from assayd.sandbox.pool_decisions import RESERVED_COUNT
 from assayd.sandbox.sandbox import MIN_UNITS, Sandbox
 from support.engines.oci import make_one_engine
 from support.engines.sandboxes import sandbox_on
@@ -57,11 +57,11 @@ def spec(source: str, *paths: str) -> RunSpec:
 @asynccontextmanager
 async def warm(engine: Engine, planned: RunSpec) -> AsyncIterator[Sandbox]:
     """Return a sandbox in which more containers for this spec are idle than are reserved."""
-    async with sandbox_on(engine, ready=RESERVED + 2, processors=2) as sandbox:
+    async with sandbox_on(engine, ready=RESERVED_COUNT + 2, processors=2) as sandbox:
         sandbox.pool.demand.keep(frozenset({await sandbox.key(planned)}))
         sandbox.pool.schedule_update()
         async with asyncio.timeout(60):
-            while len(sandbox.pool.state().idle) < RESERVED + 2:
+            while len(sandbox.pool.state().idle) < RESERVED_COUNT + 2:
                 await asyncio.sleep(0.01)
         yield sandbox
 

@@ -12,7 +12,7 @@ from docker import APIClient
 from docker.utils.socket import frames_iter
 
 from assayd.engines.docker import document
-from assayd.engines.docker.engine import read_host
+from assayd.engines.docker.engine import parse_engine_host
 from assayd.package_data import get_shared_data_path
 from assayd.ports.engine import ContainerSpec
 from support.engines.engine_image import BASE, PYTHON
@@ -43,7 +43,7 @@ def spec() -> ContainerSpec:
 
 def production(client: APIClient, program: str, *arguments: str) -> Document:
     """Return the daemon's configuration with another program."""
-    wanted: Document = deepcopy(document.build_creation_document(spec(), read_host(client.info())))
+    wanted: Document = deepcopy(document.build_creation_document(spec(), parse_engine_host(client.info())))
     return {**wanted, "Entrypoint": [PYTHON, "-I", "-S", "-c", program, *arguments]}
 
 

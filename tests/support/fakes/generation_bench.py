@@ -26,7 +26,7 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore
 from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.chains import ChainLimits, Chains, RepairRequests
-from assayd_chains.documents import generation_document
+from assayd_chains.documents import to_generation_document
 from assayd_chains.fitting import AnswerApplier
 from assayd_chains.loop import ChainRunner
 from assayd_chains.model import Chain, ChainView, Document, GenerationTerms
@@ -203,7 +203,7 @@ async def last(chains: Chains, chain: Chain) -> Chain:
 
 
 def told(chain: Chain) -> dict[str, Any]:
-    document: dict[str, Any] = to_plain(generation_document(chain))
+    document: dict[str, Any] = to_plain(to_generation_document(chain))
     return document
 
 

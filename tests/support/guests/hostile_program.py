@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.guest_results import GuestJsonError, RaisedException, Record, ReturnedValue, read_record
+from assayd.guest_results import GuestJsonError, RaisedException, Record, ReturnedValue, parse_guest_record
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.package_data import get_shared_data_path
@@ -240,7 +240,7 @@ def _unit_facts(unit: UnitResult) -> dict[str, str]:
 def record_of(unit: UnitResult) -> Record | None:
     """Return the unit's only record, or None if it can't be read."""
     try:
-        return read_record(unit.results[0]) if len(unit.results) == 1 else None
+        return parse_guest_record(unit.results[0]) if len(unit.results) == 1 else None
     except GuestJsonError:
         return None
 

@@ -17,7 +17,7 @@ class ScriptedDuplex:
     diagnostics = b""
 
     def __init__(self, reply: Reply) -> None:
-        self._reply = reply
+        self._write_answer = reply
         self._decoder = FrameDecoder()
         self._out: asyncio.Queue[bytes] = asyncio.Queue()
         self.sent: list[Header] = []
@@ -29,7 +29,7 @@ class ScriptedDuplex:
     async def write(self, data: bytes) -> None:
         for header, body in self._decoder.feed(data):
             self.sent.append(header)
-            for answer in self._reply(header, body):
+            for answer in self._write_answer(header, body):
                 self._out.put_nowait(answer)
 
     async def close(self) -> None:

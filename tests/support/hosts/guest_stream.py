@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from assayd.aio import task_group
+from assayd.aio import open_task_group
 from assayd.clock import SystemClock
 from assayd.egress import Relay
 from assayd.egress.relay import RelaySession
@@ -129,7 +129,7 @@ def session(
 async def served(way: RelaySession, unit: int = 0) -> AsyncIterator[MemoryStream]:
     """Serve one connection while the body acts as the guest, which hangs up at the end."""
     stream = MemoryStream()
-    async with task_group() as group:
+    async with open_task_group() as group:
         serving = group.create_task(way.serve(stream, unit))
         try:
             yield stream

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assayd.model.finding import Finding, Severity
 from assayd_fifth.analysis import analyze_program
-from assayd_fifth.rules import STAGES
+from assayd_fifth.rules import STAGE_NAMES
 
 CORPUS = Path(__file__).parents[2] / "unit/fifth/corpus"
 Place = tuple[str, int]
@@ -61,7 +61,7 @@ def figures() -> Iterator[tuple[str, int, int, int]]:
     for want, got in pairs:
         for counter, these in ((wanted, want), (hit, want & got), (wrong, got - want)):  # type: ignore[operator]
             counter.update(rule.partition(".")[0] for rule, _ in these)
-    for stage in STAGES:
+    for stage in STAGE_NAMES:
         yield stage, wanted[stage], hit[stage], wrong[stage]
 
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from assayd.analysis.analyst import UNANALYSABLE, AnalysisLimits, Analyst
+from assayd.analysis.analyst import UNANALYSABLE_RULE, AnalysisLimits, Analyst
 from assayd.analysis.processes import StartedWorker
 from assayd.errors import AssaydError
 from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageStatus
-from assayd.model.text_limits import EDIT_CHARS
+from assayd.model.text_limits import MAX_EDIT_CHARS
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 
@@ -91,7 +91,7 @@ async def test_a_worker_that_takes_too_long_takes_only_its_own_job(policy: Execu
     slow = Analyst(AnalysisLimits(workers=1, wall_s=0.0), on_lost=lambda: lost.append(True))
     async with slow.running():
         stages = await static(slow, payload(GOOD), policy)
-        assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]
+        assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE_RULE]
         assert [s.status for s in stages] == [StageStatus.FAILED, *[StageStatus.SKIPPED] * 2]
         assert lost == [True]
         assert len(slow.alive) == 1, "whoever comes next would wait for another to start"
@@ -105,7 +105,7 @@ async def test_a_worker_that_dies_is_replaced(policy: ExecutionPolicy):
         worker.process.kill()
         first = await static(analyst, payload(GOOD), policy)
         second = await static(analyst, payload(GOOD), policy)
-    assert [f.rule for s in first for f in s.findings] == [UNANALYSABLE]
+    assert [f.rule for s in first for f in s.findings] == [UNANALYSABLE_RULE]
     assert all(s.status is StageStatus.PASSED for s in second)
 
 
@@ -164,7 +164,7 @@ async def test_edits_of_one_long_line_do_not_make_an_answer_too_long(policy: Exe
     found = [finding for stage in checked.stages for finding in stage.findings]
     assert {finding.rule for finding in found} == {"sql.if_not_exists"}
     edits = [finding.edit for finding in found if finding.edit is not None]
-    assert 0 < sum(len(edit.replacement) for edit in edits) <= EDIT_CHARS
+    assert 0 < sum(len(edit.replacement) for edit in edits) <= MAX_EDIT_CHARS
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ async def test_job_that_uses_up_its_processor_time_ends_as_one_that_cannot_be_an
             pipeline, submitted, load_policies([get_shared_data_path("policies")]).get("pipeline")
         )
         after = await static(analyst, payload(GOOD), policy)
-    assert [f.rule for s in checked.stages for f in s.findings] == [UNANALYSABLE]
+    assert [f.rule for s in checked.stages for f in s.findings] == [UNANALYSABLE_RULE]
     assert all(s.status is StageStatus.PASSED for s in after)
 
 
@@ -191,7 +191,7 @@ async def test_answer_that_is_too_long_is_the_sources_doing(
     monkeypatch.setattr("assayd.analysis.analyst.MAX_ANSWER_BYTES", 10)
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
         stages = await static(analyst, payload(GOOD), policy)
-    assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]
+    assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE_RULE]
 
 
 @pytest.mark.slow

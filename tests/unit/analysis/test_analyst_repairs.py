@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from assayd.analysis.analyst import AnalysisLimits, Analyst, WorkerDied
+from assayd.analysis.analyst import AnalysisLimits, Analyst, WorkerDiedError
 from assayd.analysis.messages import FailedSubmission, PatchRequest
 from assayd.kinds import registry as validators
 from assayd.model.prompting import Proposal
@@ -69,5 +69,5 @@ async def test_only_layout_comments_and_fences_leave_the_digest_as_it_is(
 @pytest.mark.slow
 async def test_a_fix_that_is_too_much_to_read_takes_only_its_own_job() -> None:
     async with Analyst(AnalysisLimits(workers=1, wall_s=0.0)).running() as slow:
-        with pytest.raises(WorkerDied):
+        with pytest.raises(WorkerDiedError):
             await slow.describe(EXTRACTOR, FailedSubmission(payload=submitted(), report=REPORT), POLICY)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.analysis.analyst import UNANALYSABLE, AnalysisLimits, Analyst
+from assayd.analysis.analyst import UNANALYSABLE_RULE, AnalysisLimits, Analyst
 from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy
 from assayd.package_data import get_shared_data_path
@@ -60,7 +60,7 @@ async def test_worker_that_crashes_is_replaced_by_one_of_a_new_parent(policy: Ex
         first, second = await rules(analyst, policy), await rules(analyst, policy)
 
         (successor,) = parents_of_workers() - before
-    assert (first, second) == ([UNANALYSABLE], [])
+    assert (first, second) == ([UNANALYSABLE_RULE], [])
     assert successor != parent
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from assayd.api import batches, discovery, library, routes
-from assayd.api.middleware import CHANGING, describe_actor, is_audited
+from assayd.api.middleware import CHANGING_METHODS, describe_actor, is_audited
 from assayd.api.peer import Caller
 from assayd.model.submission import Peer
 from assayd_chains.routes import generations, repairs
@@ -17,7 +17,7 @@ from assayd_pipeline.routes import router as pipelines
 def changing(*routers: APIRouter) -> set[str]:
     """Return the paths of routes that change something."""
     found = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
-    return {route.path for route in found if route.methods & CHANGING}
+    return {route.path for route in found if route.methods & CHANGING_METHODS}
 
 
 def test_every_route_that_changes_something_is_audited_but_checks_of_policies() -> None:

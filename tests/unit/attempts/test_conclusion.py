@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.attempts.conclusion import LARGE_BYTES, MANY_PARTS, is_large_result
+from assayd.attempts.conclusion import LARGE_BYTES, LARGE_PART_COUNT, is_large_result
 from assayd.model.run import Cause, PolicyEvent, RunEndReason, RunOutcome, RunResult, UnitResult
 
 COMPLETED = RunOutcome(cause=Cause.COMPLETED)
@@ -20,9 +20,9 @@ def unit(record: bytes = b"{}", events: int = 0) -> UnitResult:
     [
         ([unit()], False),
         ([unit(b"x" * (LARGE_BYTES + 1))], True),
-        ([unit()] * MANY_PARTS, True),
-        ([unit(events=MANY_PARTS)], True),
-        ([unit(b'{"each": [' + b"{}," * MANY_PARTS + b"{}]}")], True),
+        ([unit()] * LARGE_PART_COUNT, True),
+        ([unit(events=LARGE_PART_COUNT)], True),
+        ([unit(b'{"each": [' + b"{}," * LARGE_PART_COUNT + b"{}]}")], True),
     ],
     ids=["small", "bytes", "units", "events", "results of calls"],
 )

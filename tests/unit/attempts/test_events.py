@@ -77,7 +77,9 @@ async def test_prepared_events_have_their_numbers_and_are_seen_only_when_shown(h
 async def test_output_beyond_the_ring_is_shown_as_a_gap(hub: EventHub) -> None:
     hub.publish("a", 1, "state", {})
     for _ in range(5):
-        hub.publish("a", 1, "stdout", {"text": "x" * (events.RING_BYTES // 2 - events.EVENT_BYTES)})
+        hub.publish(
+            "a", 1, "stdout", {"text": "x" * (events.MAX_RING_BYTES // 2 - events.EVENT_OVERHEAD_BYTES)}
+        )
     hub.publish("a", 1, "finished", {})
     hub.close("a")
     found = await all_of(hub.follow("a"))
@@ -96,7 +98,7 @@ async def test_slow_follower_misses_output_but_no_durable_event(hub: EventHub) -
     hub.publish("a", 1, "state", {})
     first = await anext(stream)
     for _ in range(50):
-        hub.publish("a", 1, "stderr", {"text": "x" * (events.RING_BYTES // 4)})
+        hub.publish("a", 1, "stderr", {"text": "x" * (events.MAX_RING_BYTES // 4)})
         hub.publish("a", 1, "unit", {})
     hub.close("a")
     rest = await all_of(stream)
@@ -219,4 +221,4 @@ async def test_output_written_byte_by_byte_is_not_kept_byte_by_byte(hub: EventHu
     for _ in range(10_000):
         hub.publish("a", 1, "stdout", {"unit": "a", "text": "x"})
     hub.close("a")
-    assert len(await all_of(hub.follow("a"))) <= events.RING_BYTES // events.EVENT_BYTES + 1
+    assert len(await all_of(hub.follow("a"))) <= events.MAX_RING_BYTES // events.EVENT_OVERHEAD_BYTES + 1

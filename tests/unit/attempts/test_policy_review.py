@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assayd.attempts.policy_review import Snippet, Suggestion, explain
+from assayd.attempts.policy_review import PolicySuggestion, Snippet, explain
 from assayd.errors import RequestError
 from assayd.kinds import registry
 from assayd.model.attempt import Attempt
@@ -42,15 +42,15 @@ def refused(rule: str, key: str, subject: str | None) -> Finding:
     return Finding(rule=rule, category="x", message="m", profile_key=key, subject=subject)
 
 
-def suggested(policy: ExecutionPolicy, *findings: Finding) -> Suggestion:
-    suggestion = Suggestion(policy=policy.name)
+def suggested(policy: ExecutionPolicy, *findings: Finding) -> PolicySuggestion:
+    suggestion = PolicySuggestion(policy=policy.name)
     suggestion.note(ATTEMPT, findings, policy)
     return suggestion
 
 
 def test_addition_counts_attempts_with_first_and_last_time(shipped: PolicySet) -> None:
     policy = shipped.get("extractor")
-    suggestion = Suggestion(policy="extractor")
+    suggestion = PolicySuggestion(policy="extractor")
     one = refused("import.not_allowed", "imports.allowed", "colorsys")
     suggestion.note(ATTEMPT, [one, one], policy)
     later = replace(ATTEMPT, created_at=AT + timedelta(days=2))

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from assayd.analysis.analyst import CheckedSubmission, Flow
 from assayd.analysis.worker import run_stages
-from assayd.attempts.policy_trial import AT_ONCE, MAX_LARGE, PolicyTrialRunner, run_static_check
+from assayd.attempts.policy_trial import AT_ONCE, MAX_LARGE_CHECKS, PolicyTrialRunner, run_static_check
 from assayd.byte_budget import LARGE_BYTES, ByteBudget
 from assayd.documents.reports import build_static_check_document
 from assayd.kinds import registry
@@ -110,7 +110,7 @@ async def test_trial_of_large_submissions_keeps_few_of_them_in_memory(make: Make
     *_, last = [trial async for trial in trials.run(trials.policies.get("code"), AttemptQuery(), OPERATOR)]
 
     assert last.tried == AT_ONCE
-    assert analyst.most == MAX_LARGE
+    assert analyst.most == MAX_LARGE_CHECKS
 
 
 async def test_trial_counts_each_attempt_once_when_several_wait_together(make: Make) -> None:

@@ -15,7 +15,7 @@ def test_new_key_is_for_its_owner_alone_and_signs_for_its_public_key(tmp_path: P
     public = signatures.create_key_pair(tmp_path / "k")
 
     assert stat.S_IMODE((tmp_path / "k").stat().st_mode) == 0o600
-    assert signatures.read_public(tmp_path / "k.pub") == (public,)
+    assert signatures.read_public_keys(tmp_path / "k.pub") == (public,)
     public.key.verify(signatures.read_private_key(tmp_path / "k").sign(b"a"), b"a")
 
 
@@ -33,7 +33,7 @@ def test_rotated_key_is_new_and_the_older_public_keys_stay(tmp_path: Path) -> No
     second = signatures.rotate_key_pair(tmp_path / "k")
     third = signatures.rotate_key_pair(tmp_path / "k")
 
-    assert signatures.read_public(tmp_path / "k.pub") == (third, second, first)
+    assert signatures.read_public_keys(tmp_path / "k.pub") == (third, second, first)
     assert signatures.PublicKey(signatures.read_private_key(tmp_path / "k").public_key()) == third
 
 
@@ -49,7 +49,7 @@ def test_private_key_is_not_taken_for_a_public_one(tmp_path: Path) -> None:
     signatures.create_key_pair(tmp_path / "k")
 
     with pytest.raises(KeyFileError, match=r"name its public key: .*k\.pub"):
-        signatures.read_public(tmp_path / "k")
+        signatures.read_public_keys(tmp_path / "k")
 
 
 def test_file_that_is_not_an_ed25519_key_is_refused(tmp_path: Path) -> None:
@@ -65,6 +65,6 @@ def test_file_that_is_not_an_ed25519_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match="not a private key"):
         signatures.read_private_key(tmp_path / "text")
     with pytest.raises(KeyFileError, match="holds no public key"):
-        signatures.read_public(tmp_path / "text")
+        signatures.read_public_keys(tmp_path / "text")
     with pytest.raises(KeyFileError, match="No such file"):
-        signatures.read_public(tmp_path / "nothere")
+        signatures.read_public_keys(tmp_path / "nothere")

@@ -33,7 +33,7 @@ def command(program: str, key: Path, *, timeout_s: float = 60) -> CommandSigner:
 async def test_command_that_signs_gives_a_signature_of_its_key(tmp_path: Path) -> None:
     signer = command(SIGNS, tmp_path / "k")
 
-    (public,) = signatures.read_public(tmp_path / "k.pub")
+    (public,) = signatures.read_public_keys(tmp_path / "k.pub")
     public.key.verify(await signer.sign(b"text"), b"text")
 
 

@@ -12,7 +12,7 @@ from assayd.byte_budget import LARGE_BYTES, ByteBudget
 from assayd.errors import RequestError
 from assayd.model.attempt import State
 from assayd.model.submission import Peer
-from assayd_chains.attempts import UNKNOWN_S, DaemonAttempts
+from assayd_chains.attempts import FOREIGN_POLL_S, DaemonAttempts
 
 FULL = RequestError("queue.full", "the queue is full; try again later", retryable=True)
 TOO_LARGE = RequestError("too_large", "the submission is too large")
@@ -83,7 +83,7 @@ async def test_attempt_that_nobody_carries_out_is_looked_at_now_and_then() -> No
     desk = Desk(states=(State.QUEUED, State.QUEUED, State.FINISHED))
     subject = await desk.gateway().finished("a")
     assert subject.attempt.id == "a"
-    assert desk.slept == [UNKNOWN_S, UNKNOWN_S]
+    assert desk.slept == [FOREIGN_POLL_S, FOREIGN_POLL_S]
 
 
 async def test_policy_of_a_submission_is_the_one_that_admission_would_run_it_under() -> None:

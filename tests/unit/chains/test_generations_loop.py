@@ -9,7 +9,7 @@ import pytest
 from assayd.analysis.analyst import Analyst
 from assayd.documents import to_plain
 from assayd.store.access import DatabaseAccess
-from assayd_chains.documents import generation_document
+from assayd_chains.documents import to_generation_document
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import Reply
 from support.fakes.generation_bench import ASKED, PEER, Bench, Scripted, last, outcome_of, told
@@ -75,7 +75,7 @@ async def test_each_attempt_after_the_first_says_what_it_changed(
     assert "-    return {'a': path}" in str(fix)
     assert "+    return {'good': path}" in str(fix)
     assert "+    return {'good too': path}" in str(hinted)
-    document = to_plain(generation_document(view, diffs=(none, fix, hinted)))
+    document = to_plain(to_generation_document(view, diffs=(none, fix, hinted)))
     assert [one["diff"] for one in document["attempts"]] == [none, fix, hinted]
 
 

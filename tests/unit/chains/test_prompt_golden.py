@@ -18,7 +18,7 @@ from assayd.model.finding import Finding, Layer
 from assayd.package_data import get_shared_data_path
 from assayd.policies import load_policies
 from assayd_chains.model import Strategy
-from assayd_chains.prompts import PASSAGE_CHARS, build_fix_prompt
+from assayd_chains.prompts import MAX_PASSAGE_CHARS, build_fix_prompt
 
 POLICIES = load_policies([get_shared_data_path("policies")])
 GOLDEN = Path(__file__).parent / "golden"
@@ -262,8 +262,8 @@ def test_what_the_policy_allows_is_stated_once_in_our_own_voice(name: str) -> No
 
 def test_hostile_source_stays_between_its_markers_and_within_its_size() -> None:
     prompt = prompt_of(CASES["hostile"])
-    assert len(HOSTILE) > 100_000 > PASSAGE_CHARS
-    assert len(prompt) < PASSAGE_CHARS + 8192
+    assert len(HOSTILE) > 100_000 > MAX_PASSAGE_CHARS
+    assert len(prompt) < MAX_PASSAGE_CHARS + 8192
     assert all(c.isprintable() or c in "\n\t" for c in prompt)
     outside, name = [], None
     for line in prompt.splitlines():

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 from assayd.store.access import FILE, HEAD, DatabaseAccess, open_access
 from assayd.store.migrations import upgrade
 from assayd_chains.decide import AskProvider, StopChain, decide_next_step
-from assayd_chains.documents import generation_document
+from assayd_chains.documents import to_generation_document
 from assayd_chains.model import Outcome, Strategy
 from assayd_chains.store import DatabaseChainStore
 
@@ -69,7 +69,7 @@ async def test_what_was_under_way_goes_on_where_it_stood(store: DatabaseChainSto
 async def test_generation_numbers_its_answers_as_before(store: DatabaseChainStore) -> None:
     generation = await store.get_generation(name(201))
     assert generation is not None
-    document = generation_document(generation)
+    document = to_generation_document(generation)
     assert [(one.number, one.attempt_id) for one in document.attempts] == [
         (1, None),
         (2, name(4)),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assayd.errors import RequestError
-from assayd.model.text_limits import APPLIED_PATHS
+from assayd.model.text_limits import MAX_APPLIED_PATHS
 from assayd_client import NotReady
 from assayd_client.applying import PathResult, applied, parse_path_result
 from assayd_client.trees import FoundFile
@@ -80,7 +80,7 @@ def results(daemon: Daemon, found: Iterable[FoundFile], entry: dict[str, Any] = 
 
 
 def test_results_come_in_the_order_of_the_paths_from_attempts_of_a_thousand() -> None:
-    daemon, paths = Daemon(), [f"/p/{number}" for number in range(2 * APPLIED_PATHS + 5)]
+    daemon, paths = Daemon(), [f"/p/{number}" for number in range(2 * MAX_APPLIED_PATHS + 5)]
 
     found = results(daemon, map(FoundFile, paths))
 

@@ -7,6 +7,6 @@ import pytest
 from assayd_client import documents
 
 
-@pytest.mark.parametrize("name", documents._HOME)
+@pytest.mark.parametrize("name", documents._MODULE_BY_NAME)
 def test_type_of_an_answer_is_found_in_its_module(name: str) -> None:
     assert getattr(documents, name).__name__ == name

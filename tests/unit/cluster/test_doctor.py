@@ -8,9 +8,9 @@ from assayd.model.health import HealthStatus
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.broker_accounts import QueueReaderAccounts
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.queue_watch import LOOKS, RECENT_S, SLOTS, QueueMonitor
+from assayd_cluster.gateway.queue_watch import LOOKS, RECENT_WINDOW_S, SLOTS, QueueMonitor
 from assayd_cluster.gateway.readiness import (
-    MOST_PASSED_ON,
+    MAX_PASSED_ON,
     build_account_health_row,
     build_broker_health_row,
     build_message_health_row,
@@ -83,7 +83,7 @@ def test_attempts_that_were_published_again_are_shown_for_ten_minutes() -> None:
     queue = QueueMonitor(lambda: now[0])
     queue.record_republished_attempt()
     assert build_message_health_row(queue).status is HealthStatus.WARN
-    now[0] = RECENT_S + 1
+    now[0] = RECENT_WINDOW_S + 1
     assert build_message_health_row(queue).status is HealthStatus.OK
 
 
@@ -102,7 +102,7 @@ def test_counts_of_attempts_published_again_take_no_more_room_however_many_there
     now = [0.0]
     queue = QueueMonitor(lambda: now[0])
     for _ in range(3 * SLOTS):
-        now[0] += RECENT_S / SLOTS
+        now[0] += RECENT_WINDOW_S / SLOTS
         for _ in range(10):
             queue.record_republished_attempt()
     assert len(queue._again._counts) == SLOTS
@@ -111,7 +111,7 @@ def test_counts_of_attempts_published_again_take_no_more_room_however_many_there
 
 def test_node_that_claims_again_and_again_although_it_is_drained_is_shown() -> None:
     queue = QueueMonitor(lambda: 0.0)
-    for _ in range(MOST_PASSED_ON):
+    for _ in range(MAX_PASSED_ON):
         queue.record_passed_on_attempt()
     assert (
         build_message_health_row(queue).status is HealthStatus.OK
@@ -130,7 +130,7 @@ def test_runs_that_were_taken_back_from_nodes_are_shown_for_ten_minutes() -> Non
     assert row.status is HealthStatus.WARN
     assert row.detail.startswith("1 runs taken back")
     assert "run.taken_back" in row.remedy
-    now[0] = RECENT_S + 1
+    now[0] = RECENT_WINDOW_S + 1
     assert build_message_health_row(queue).status is HealthStatus.OK
 
 

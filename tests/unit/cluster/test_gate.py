@@ -12,7 +12,7 @@ from starlette.routing import Route
 from assayd.errors import RequestError
 from assayd_cluster import gate as gate_module
 from assayd_cluster import tables
-from assayd_cluster.gate import pop_token, rate_limit_key, require_node_token
+from assayd_cluster.gate import build_rate_limit_key, pop_token, require_node_token
 from assayd_cluster.gateway.broker_accounts import build_account_name
 from assayd_cluster.tokens import FIRST_TENANT, Scope, generate_secret
 
@@ -391,7 +391,7 @@ async def test_one_tenant_cannot_hold_all_requests(gateway) -> None:
     ],
 )
 def test_under_what_an_address_is_counted(address: str, counted: str) -> None:
-    assert rate_limit_key(address) == counted
+    assert build_rate_limit_key(address) == counted
 
 
 def test_token_is_taken_out_whatever_the_case() -> None:

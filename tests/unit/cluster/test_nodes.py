@@ -6,7 +6,7 @@ from sqlalchemy import insert
 
 from assayd.errors import RequestError
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.nodes import DRAINED, STOPPED, DatabaseNodes
+from assayd_cluster.nodes import DRAINED_REASON, STOPPED_REASON, DatabaseNodes
 from assayd_cluster.tables import nodes as table
 from assayd_cluster.tokens import Scope
 
@@ -47,7 +47,7 @@ async def test_drained_node_says_so_until_it_is_resumed(
     await add(database, "a")
     drained = await nodes.set_drained("a", drained=True)
     assert drained is not None
-    assert (drained.state, drained.why) == ("draining", DRAINED)
+    assert (drained.state, drained.why) == ("draining", DRAINED_REASON)
     resumed = await nodes.set_drained("a", drained=False)
     assert resumed is not None
     assert resumed.state == "ready"
@@ -57,9 +57,9 @@ async def test_drained_node_says_so_until_it_is_resumed(
 async def test_node_that_was_stopped_in_order_is_not_lost(
     nodes: DatabaseNodes, database: DatabaseAccess
 ) -> None:
-    await add(database, "a", ago_s=3600, consumes=0, why=STOPPED)
+    await add(database, "a", ago_s=3600, consumes=0, why=STOPPED_REASON)
     [node] = await nodes.list()
-    assert (node.state, node.why) == ("stopped", STOPPED)
+    assert (node.state, node.why) == ("stopped", STOPPED_REASON)
 
 
 async def test_node_that_has_gone_is_forgotten_with_its_tokens(

@@ -4,10 +4,10 @@ import pytest
 
 from assayd.errors import RequestError, StoreError
 from assayd_cluster.tokens import (
-    FAILURE_S,
+    FAILURE_LEAK_S,
     FAILURES,
     FRESH_S,
-    MOST_IN_TURN,
+    MAX_QUEUED_TOKENS,
     DatabaseTokens,
     Scope,
     TokenTerms,
@@ -63,7 +63,7 @@ async def test_guesses_of_one_address_are_slowed(verifier: TokenVerifier, clock)
     codes = [await refusal(verifier, generate_secret()) for _ in range(FAILURES + 2)]
     assert codes == ["token.refused"] * FAILURES + ["token.failures"] * 2
     assert await refusal(verifier, generate_secret(), "b") == "token.refused"
-    clock.seconds += 3 * FAILURE_S + 0.1
+    clock.seconds += 3 * FAILURE_LEAK_S + 0.1
     assert await refusal(verifier, generate_secret()) == "token.refused"
 
 
@@ -92,7 +92,7 @@ async def test_slowed_guesses_are_looked_up_one_by_one_and_no_more_than_so_many_
         under_way -= 1
 
     tokens.find = find  # type: ignore[method-assign,assignment]
-    guesses = [asyncio.create_task(refusal(verifier, generate_secret())) for _ in range(MOST_IN_TURN)]
+    guesses = [asyncio.create_task(refusal(verifier, generate_secret())) for _ in range(MAX_QUEUED_TOKENS)]
     await asyncio.sleep(0)
     assert await refusal(verifier, generate_secret()) == "token.failures"  # at once
     go.set()

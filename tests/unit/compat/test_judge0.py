@@ -61,7 +61,7 @@ async def test_end_decides_the_status(
 ) -> None:
     executor.answer = lambda _: result
     found = await judged(http, expected_output="hi")
-    assert found["status"] == {"id": status, "description": judge0.STATUSES[status]}
+    assert found["status"] == {"id": status, "description": judge0.STATUS_NAME_BY_ID[status]}
 
 
 async def test_compiler_output_stands_alone(http: httpx.AsyncClient, executor: ScriptedExecutor) -> None:

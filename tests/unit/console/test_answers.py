@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_console.pages.attempts import MOST_CASES, select_cases
+from assayd_console.pages.attempts import MAX_SHOWN_CASES, select_cases
 from unit.console.test_pages import HOSTILE, logged_in
 
 WEEK = {
@@ -47,5 +47,5 @@ def test_of_many_cases_those_that_failed_are_shown_first() -> None:
 
     shown = select_cases(cases)
 
-    assert len(shown) == MOST_CASES
+    assert len(shown) == MAX_SHOWN_CASES
     assert [case["name"] for case in shown[:3]] == [900, 0, 1]

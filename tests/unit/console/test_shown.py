@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from assayd_console.live import encode_event
-from assayd_console.rendering import LINE_CHARS, TEXT_CHARS, build_environment, cut_lines, mark_invisible
+from assayd_console.rendering import (
+    LINE_CHARS,
+    MAX_SHOWN_TEXT_CHARS,
+    build_environment,
+    cut_lines,
+    mark_invisible,
+)
 
 
 def test_whatever_a_template_prints_is_escaped_and_visible() -> None:
@@ -28,11 +34,11 @@ def test_codes_in_a_row_are_set_apart_together() -> None:
 
 
 def test_long_text_is_cut_counted_and_had_whole_elsewhere() -> None:
-    shown = cut_lines("b\n" * (TEXT_CHARS // 2 + 5))
+    shown = cut_lines("b\n" * (MAX_SHOWN_TEXT_CHARS // 2 + 5))
 
-    assert len(shown) < TEXT_CHARS + 100
+    assert len(shown) < MAX_SHOWN_TEXT_CHARS + 100
     assert shown.endswith("… (10 more characters)")
-    assert cut_lines("b\n" * (TEXT_CHARS // 2)) == "b\n" * (TEXT_CHARS // 2)
+    assert cut_lines("b\n" * (MAX_SHOWN_TEXT_CHARS // 2)) == "b\n" * (MAX_SHOWN_TEXT_CHARS // 2)
 
 
 def test_long_line_is_cut_and_counted() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.findings.source_text import get_snippet as snippet_of
-from assayd_console.rendering import LINE_CHARS, MOST_LINES, TEXT_CHARS, build_sources
+from assayd_console.rendering import LINE_CHARS, MAX_SHOWN_TEXT_CHARS, MOST_LINES, build_sources
 
 
 def finding(
@@ -75,6 +75,6 @@ def test_steps_are_texts_by_their_names() -> None:
 def test_long_lines_are_left_out_beyond_what_a_text_may_take_but_for_those_with_findings() -> None:
     code = "\n".join(["\u00ad" * LINE_CHARS] * MOST_LINES)
     [source], _ = build_sources({"code": code}, [finding(MOST_LINES)])
-    assert sum(len(line.text) for line in source.lines if line.number) <= TEXT_CHARS + LINE_CHARS
+    assert sum(len(line.text) for line in source.lines if line.number) <= MAX_SHOWN_TEXT_CHARS + LINE_CHARS
     assert source.lines[-1].number == MOST_LINES
     assert [line.text for line in source.lines if not line.number] == ["367 lines without findings"]

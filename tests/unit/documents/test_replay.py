@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assayd.documents import to_plain
-from assayd.documents.execution import MOST_LISTED, VOLATILE, replay_diff
+from assayd.documents.execution import MOST_LISTED, VOLATILE_FIELDS, replay_diff
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -83,7 +83,7 @@ SECTIONS = {"report": "Report", "report.runtime_results.cases": "Case", "executi
 
 @pytest.mark.parametrize("place", SECTIONS)
 def test_what_is_passed_over_is_what_the_contract_marks_as_volatile(place: str) -> None:
-    assert VOLATILE[place] == set(marked(SECTIONS[place]))
+    assert VOLATILE_FIELDS[place] == set(marked(SECTIONS[place]))
 
 
 def marked(section: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.documents.execution import COMPARED_LINES, MAX_CHARS, build_submission_diff
+from assayd.documents.execution import MAX_CHARS, MAX_COMPARED_LINES, build_submission_diff
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "  c"]), max_size=12)
 
@@ -44,12 +44,12 @@ def test_hunk_makes_one_text_of_the_other(old: list[str], new: list[str]) -> Non
 
 
 def test_many_changed_lines_are_told_without_comparing_them() -> None:
-    before = {"code": "x\n" * (COMPARED_LINES + 1) + "end\n"}
-    after = {"code": "y\n" * (COMPARED_LINES + 1) + "end\n"}
+    before = {"code": "x\n" * (MAX_COMPARED_LINES + 1) + "end\n"}
+    after = {"code": "y\n" * (MAX_COMPARED_LINES + 1) + "end\n"}
 
     lines = build_submission_diff(before, after).splitlines()
 
-    assert [line for line in lines if line.startswith("-x")] == ["-x"] * (COMPARED_LINES + 1)
+    assert [line for line in lines if line.startswith("-x")] == ["-x"] * (MAX_COMPARED_LINES + 1)
     assert lines[-1] == " end"
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from assayd.documents import junit
 from assayd.documents.reports import (
-    CELL_CHARS,
+    MAX_CELL_CHARS,
+    MAX_RESULT_TEXT_BYTES,
     MAX_TABLES,
-    RESULT_TEXT_BYTES,
     build_report_document,
     render_preview,
 )
@@ -40,7 +40,7 @@ def test_text_of_a_result_keeps_the_order_of_its_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    "result", [None, 1, "x", [], {"a": 1, "b": 2}, {"b": "x" * RESULT_TEXT_BYTES, "a": 1}]
+    "result", [None, 1, "x", [], {"a": 1, "b": 2}, {"b": "x" * MAX_RESULT_TEXT_BYTES, "a": 1}]
 )
 def test_result_that_sorting_leaves_alone_or_that_is_long_has_none(result: object) -> None:
     assert text_of(result) is None
@@ -128,7 +128,7 @@ def test_hostile_table_stays_small_and_in_its_lines() -> None:
 
     assert shown is not None
     assert shown.count("dataframe") == MAX_TABLES
-    assert max(map(len, shown.splitlines())) <= (CELL_CHARS + 2) * 9
+    assert max(map(len, shown.splitlines())) <= (MAX_CELL_CHARS + 2) * 9
     assert len(shown.splitlines()) == MAX_TABLES * 9 + MAX_TABLES - 1
 
 

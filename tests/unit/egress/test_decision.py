@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.egress.decision import AccessRequest, decide_access, parse_target
-from assayd.findings.network_rules import RULE_TEXTS, NetworkRule
+from assayd.findings.network_rules import TEXT_BY_RULE, NetworkRule
 from assayd.model.hosts import normalize_entry
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 
@@ -93,7 +93,7 @@ def test_every_rule_is_in_the_document_with_an_example_or_a_reason() -> None:
 
 
 def test_every_refusal_says_why_and_what_to_do_instead() -> None:
-    wordless = {rule for rule in NetworkRule if not (RULE_TEXTS[rule].reason and RULE_TEXTS[rule].hint)}
+    wordless = {rule for rule in NetworkRule if not (TEXT_BY_RULE[rule].reason and TEXT_BY_RULE[rule].hint)}
 
     assert wordless == {NetworkRule.LISTED}
 

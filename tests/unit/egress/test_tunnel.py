@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.egress.relay import MOST_RECORDS, ClientHelloError, ClientHelloReader
+from assayd.egress.relay import MAX_HELLO_RECORDS, ClientHelloError, ClientHelloReader
 from assayd.findings.network_rules import NetworkRule
 from support.hosts.client_hello import (
     ENCRYPTED_HELLO,
@@ -64,7 +64,7 @@ def test_what_comes_after_the_hello_is_not_looked_at() -> None:
 def test_hello_in_a_few_records_is_put_together() -> None:
     message = message_of(hello())
 
-    assert read(records(message, len(message) // MOST_RECORDS + 1)) == "api.example.com"
+    assert read(records(message, len(message) // MAX_HELLO_RECORDS + 1)) == "api.example.com"
 
 
 @pytest.mark.parametrize("size", [1, 16])

@@ -18,7 +18,7 @@ from assayd.analysis.processes import StartedWorker, WorkerParents, WorkerProces
 from assayd.attempts.execution import AttemptAbandonedError, FinishedAttempt, Job
 from assayd.errors import AssaydError, StoreError
 from assayd.executors import front
-from assayd.executors.front import MAX_LOSSES, MAX_SILENT_CHECKS, DaemonParts, Executor, ExecutorSet
+from assayd.executors.front import MAX_EXECUTOR_LOSSES, MAX_SILENT_CHECKS, DaemonParts, Executor, ExecutorSet
 from assayd.executors.worker import AssignedRun, ExecutorStatus, Link
 from assayd.fair_queue import FairSemaphore
 from assayd.kinds.registry import find_validator
@@ -459,7 +459,7 @@ async def test_attempt_that_loses_many_executors_before_it_runs_ends() -> None:
     async with running(1) as bench:
         await bench.executors.tried.wait()
         attempt = start(bench)
-        for number in range(1, MAX_LOSSES + 1):
+        for number in range(1, MAX_EXECUTOR_LOSSES + 1):
             played = await bench.parents.wait_for(number)
             await played.hear("run")
             played.process.kill()

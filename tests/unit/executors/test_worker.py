@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from assayd.executors.worker import ExecutorParts, ExecutorWorker, KeptContents, Link, RecordedSpan
+from assayd.executors.worker import BundleContents, ExecutorParts, ExecutorWorker, Link, RecordedSpan
 from assayd.ports.tracing import Attribute, Span
 from assayd.store.unsynced import deserialize_files
 
@@ -55,7 +55,7 @@ def test_recorded_spans_are_replayed_with_their_times_and_children() -> None:
 
 
 def test_contents_are_kept_as_the_database_stores_them() -> None:
-    kept = KeptContents()
+    kept = BundleContents()
 
     kept.keep("a/b/c", {"stdout.log": b"out", "files/x": b""})
 

@@ -10,7 +10,7 @@ import pytest
 
 from assayd_fifth.analysis import analyze_program
 from assayd_fifth.language import Language, get_language, read_language
-from assayd_fifth.rules import STAGES
+from assayd_fifth.rules import STAGE_NAMES
 
 FOLDER = resources.files("assayd_fifth") / "data"
 
@@ -25,7 +25,7 @@ def read() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
 
 def rules_of(code: str, about: Language, *libraries: str) -> list[str]:
     found = analyze_program(code, about=about, libraries=libraries).findings
-    return [finding.rule for stage in STAGES for finding in found.get(stage, ())]
+    return [finding.rule for stage in STAGE_NAMES for finding in found.get(stage, ())]
 
 
 def rule(**fields: object) -> dict[str, object]:
@@ -72,7 +72,7 @@ def test_every_rule_is_told_apart_and_shows_a_bad_line() -> None:
     listed = get_language().rules.to_api_rules()
     assert len({entry.id for entry in listed}) == len(listed)
     for entry in get_language().rules.by_id.values():
-        assert entry.stage in STAGES
+        assert entry.stage in STAGE_NAMES
         assert entry.example
         assert entry.section or not entry.emphasis
 

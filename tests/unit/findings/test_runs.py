@@ -6,8 +6,8 @@ import pytest
 
 from assayd.findings.retry_context import build_retry_context
 from assayd.findings.runs import (
-    COMPUTING,
-    SLOWED,
+    COMPUTING_HINT,
+    SLOWED_HINT,
     STARVED,
     WAITING,
     build_timeout_finding,
@@ -29,11 +29,11 @@ def late(
 @pytest.mark.parametrize(
     ("unit", "words", "hint"),
     [
-        (late(5.01, 4.98, 0.0), "(limit 5 s): it used 5 s of processor time.", COMPUTING),
-        (late(11.2, 4.97, 6.2), "(limit 5 s): it used 5 s of processor time.", COMPUTING),
-        (late(11.2, 2.0, 9.2), "it computed for 2 s and waited 9.2 s for a processor.", SLOWED),
-        (late(8.0, 4.97, 3.0), "(limit 5 s): it used 5 s of processor time.", COMPUTING),
-        (late(1.4, 5.0, 0.0), "(limit 5 s): it used 5 s of processor time.", COMPUTING),
+        (late(5.01, 4.98, 0.0), "(limit 5 s): it used 5 s of processor time.", COMPUTING_HINT),
+        (late(11.2, 4.97, 6.2), "(limit 5 s): it used 5 s of processor time.", COMPUTING_HINT),
+        (late(11.2, 2.0, 9.2), "it computed for 2 s and waited 9.2 s for a processor.", SLOWED_HINT),
+        (late(8.0, 4.97, 3.0), "(limit 5 s): it used 5 s of processor time.", COMPUTING_HINT),
+        (late(1.4, 5.0, 0.0), "(limit 5 s): it used 5 s of processor time.", COMPUTING_HINT),
         (
             late(5.0, 0.02, 0.01),
             "(limit 5 s): it waited 5 s without computing.",
@@ -48,12 +48,12 @@ def late(
         (
             late(58.0, 57.0, 0.0, UnitEndReason.INTERRUPTED),
             "(limit of the whole attempt): it used 57 s",
-            COMPUTING,
+            COMPUTING_HINT,
         ),
         (
             late(0.0, 0.0, 0.0, UnitEndReason.INTERRUPTED),
             "The code ran out of time (limit of the whole attempt).",
-            COMPUTING,
+            COMPUTING_HINT,
         ),
     ],
 )

@@ -20,7 +20,7 @@ from assayd.guest_results import (
     ReturnedValue,
     TypedValue,
     decode_guest_json,
-    read_record,
+    parse_guest_record,
 )
 from assayd.model.json_reader import JsonLimits
 
@@ -50,21 +50,21 @@ def body(record: object) -> bytes:
 def test_each_record_of_the_protocol_is_read() -> None:
     value = TypedValue(value={"a": 1}, type_name="dict")
     bound = {"status": "returned", "values": {"x": RETURNED}, "missing": ["y"]}
-    assert read_record(body(RETURNED)) == ReturnedValue(value=value)
-    assert read_record(body(bound)) == BoundNames(values={"x": value}, missing=("y",))
-    assert read_record(body(RAISED)) == RaisedException(
+    assert parse_guest_record(body(RETURNED)) == ReturnedValue(value=value)
+    assert parse_guest_record(body(bound)) == BoundNames(values={"x": value}, missing=("y",))
+    assert parse_guest_record(body(RAISED)) == RaisedException(
         error_type="ValueError", message="no", line=3, traceback="…", where="extract", phase="call"
     )
-    assert read_record(body(NOT_COMPILED)) == CompileFailure(
+    assert parse_guest_record(body(NOT_COMPILED)) == CompileFailure(
         error_type="SyntaxError", message="no", line=1, column=None
     )
-    assert read_record(b'{"status": "no_function"}') == MissingFunction()
+    assert parse_guest_record(b'{"status": "no_function"}') == MissingFunction()
     not_executed = {"status": "not_executed", "error": "ENOENT", "message": "no"}
-    assert read_record(body(not_executed)) == ExecFailure(error="ENOENT", message="no")
+    assert parse_guest_record(body(not_executed)) == ExecFailure(error="ENOENT", message="no")
 
 
 def test_notes_are_read() -> None:
-    record = read_record(body(RETURNED | {"notes": [{"path": "$.a", "problem": "NaN"}]}))
+    record = parse_guest_record(body(RETURNED | {"notes": [{"path": "$.a", "problem": "NaN"}]}))
     assert isinstance(record, ReturnedValue)
     assert record.value.notes == (Note(path="$.a", problem="NaN"),)
 
@@ -100,11 +100,13 @@ def test_notes_are_read() -> None:
 )
 def test_a_field_of_another_type_is_no_record(record: object) -> None:
     with pytest.raises(GuestJsonError):
-        read_record(body(record))
+        parse_guest_record(body(record))
 
 
 def test_what_a_guest_says_is_cut_to_size() -> None:
-    record = read_record(body(RAISED | {"message": "x" * 10**6, "error_type": "E" * 10**6, "line": 10**9}))
+    record = parse_guest_record(
+        body(RAISED | {"message": "x" * 10**6, "error_type": "E" * 10**6, "line": 10**9})
+    )
     assert isinstance(record, RaisedException)
     assert (len(record.message), len(record.error_type), record.line) == (1000, 200, None)
 
@@ -116,7 +118,7 @@ def test_any_object_gives_a_record_or_the_one_error(fields: dict[str, object]) -
     for status in ("returned", "raised", "not_compiled"):
         with contextlib.suppress(GuestJsonError):
             assert isinstance(
-                read_record(body(fields | {"status": status})),
+                parse_guest_record(body(fields | {"status": status})),
                 ReturnedValue | RaisedException | CompileFailure,
             )
 

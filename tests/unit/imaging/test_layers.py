@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.archive import CAPS, LayeredRoot, UnpackCaps, remove_tree
+from assayd.imaging.archive import CAPS, LayeredRoot, UnpackLimits, remove_tree
 from support.engines.foreign_images import files, layer, member
 
 SETUID = 0o4755
 Members = Iterable[tuple[tarfile.TarInfo, bytes]]
 
 
-def applied(root: Path, *layers: bytes, caps: UnpackCaps = CAPS) -> LayeredRoot:
+def applied(root: Path, *layers: bytes, caps: UnpackLimits = CAPS) -> LayeredRoot:
     root.mkdir(exist_ok=True)
     layered = LayeredRoot(root, caps)
     for content in layers:
@@ -176,7 +176,7 @@ def test_socket_of_an_engine_is_refused_and_a_page_about_it_is_not(tmp_path: Pat
 
 
 def test_image_that_is_larger_than_the_cap_ends_before_it_is_written(tmp_path: Path) -> None:
-    caps = UnpackCaps(entries=3, unpacked_bytes=10)
+    caps = UnpackLimits(entries=3, unpacked_bytes=10)
 
     for contents in ({"a": b"x" * 11}, {"a": b"", "b": b"", "c": b"", "d": b""}):
         with pytest.raises(ConfigError) as raised:

@@ -1,6 +1,6 @@
 import json
 
-from assayd_mcp.answers import ANSWER_CHARS, build_attempt_answer, escape_and_truncate
+from assayd_mcp.answers import MAX_ANSWER_CHARS, build_attempt_answer, escape_and_truncate
 from support.daemons.fake_service import GOLDEN
 
 
@@ -16,7 +16,7 @@ def test_answer_that_is_large_is_cut_to_fit_and_says_what_was_left_out() -> None
 
     answer = build_attempt_answer(attempt)
 
-    assert len(answer.model_dump_json()) <= ANSWER_CHARS
+    assert len(answer.model_dump_json()) <= MAX_ANSWER_CHARS
     assert (answer.findings_total, len(answer.findings) < 500) == (500, True)
     assert any("part=findings" in each for each in answer.more)
 

@@ -12,7 +12,7 @@ from assayd.package_data import get_shared_data_path
 from assayd.policies import describe_policy, load_policies
 from assayd_client import PlainClient
 from assayd_mcp.acts import ValidateArguments
-from assayd_mcp.answers import ANSWER_CHARS
+from assayd_mcp.answers import MAX_ANSWER_CHARS
 from assayd_mcp.server import validate_arguments
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -138,7 +138,7 @@ async def test_contract_of_every_kind_fits_a_context_window(agent, tmp_path, kin
     with serving(service, tmp_path / "s") as path:
         answer = (await type(agent)(str(path)).call_tool("kinds", {"kind": kind})).structured_content
 
-    assert len(json.dumps(answer)) <= ANSWER_CHARS
+    assert len(json.dumps(answer)) <= MAX_ANSWER_CHARS
     assert answer["example"]
     assert answer["rules"]
 
@@ -149,7 +149,7 @@ async def test_every_shipped_profile_fits_a_context_window(agent, service, name)
 
     answer = (await agent.call_tool("policy", {"name": name})).structured_content
 
-    assert len(json.dumps(answer)) <= ANSWER_CHARS
+    assert len(json.dumps(answer)) <= MAX_ANSWER_CHARS
     assert answer["policy"]["name"] == name
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from assayd.model.finding import Edit, Finding, limit_findings
-from assayd.model.text_limits import EDIT_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS
+from assayd.model.text_limits import MAX_EDIT_CHARS, MAX_TRACEBACK_CHARS, MESSAGE_CHARS
 
 SHORT = Finding(rule="a.b", category="a", message="No 'x'.", suggestion="Add it.", snippet="x", context="y")
 
@@ -14,7 +14,7 @@ def test_texts_of_a_finding_are_shortened_to_their_bounds() -> None:
 
     texts = (kept.message, kept.suggestion, kept.snippet, kept.context)
     lengths = [len(text or "") for text in texts]
-    assert lengths == [MESSAGE_CHARS, MESSAGE_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS]
+    assert lengths == [MESSAGE_CHARS, MESSAGE_CHARS, MESSAGE_CHARS, MAX_TRACEBACK_CHARS]
     assert kept.message.endswith("…")
 
 
@@ -27,7 +27,7 @@ def test_edits_beyond_the_bound_of_all_are_dropped_and_their_findings_stay() -> 
         rule="a.b",
         category="a",
         message="m",
-        edit=Edit(start_line=1, end_line=1, replacement="x" * (EDIT_CHARS // 2)),
+        edit=Edit(start_line=1, end_line=1, replacement="x" * (MAX_EDIT_CHARS // 2)),
     )
 
     assert [finding.edit is not None for finding in limit_findings([half, half, half])] == [True, True, False]

@@ -11,7 +11,7 @@ from assayd.model.attempt import Attempt, Failure
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.merge import (
     MAX_FINDINGS,
-    REPORTED,
+    REPORTED_MESSAGE,
     JudgedRun,
     add_failure,
     apply_quality_levels,
@@ -158,7 +158,7 @@ def test_enforcing_profile_leaves_the_error_and_names_its_key() -> None:
 
 def test_reporting_profile_warns_and_says_what_enforcement_would_do() -> None:
     [found] = apply_reporting_mode([REFUSED], RULES, REPORTING)
-    assert (found.severity, found.message) == (Severity.WARNING, f"{REFUSED.message} {REPORTED}")
+    assert (found.severity, found.message) == (Severity.WARNING, f"{REFUSED.message} {REPORTED_MESSAGE}")
     assert would_fail([found])
 
 
@@ -177,7 +177,7 @@ def test_run_time_record_becomes_a_warning_only_if_enforcement_would_refuse_it()
 
 def test_a_long_message_still_ends_with_what_enforcement_would_do() -> None:
     [found] = apply_reporting_mode([replace(REFUSED, message="x" * 5000)], RULES, REPORTING)
-    assert found.message.endswith(REPORTED)
+    assert found.message.endswith(REPORTED_MESSAGE)
     assert len(found.message) < 600
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.finding import Severity
-from assayd.model.policy import IgnoredErrors
+from assayd.model.policy import IgnoredErrorSeverity
 from assayd_pipeline.errors import ErrorSource
 from assayd_pipeline.judging import StepText
 from assayd_pipeline.worth import iter_ignored_errors
@@ -14,7 +14,7 @@ MISSING = "grep: data/x: No such file or directory\n"
 
 
 def severities(
-    content: str, stderr: str, level: IgnoredErrors | None = IgnoredErrors.UNCAUGHT
+    content: str, stderr: str, level: IgnoredErrorSeverity | None = IgnoredErrorSeverity.UNCAUGHT
 ) -> list[Severity]:
     """Return the severities of a passing step's findings."""
     step = StepText(number=1, name="a", program=ErrorSource.BASH, content=content)
@@ -47,10 +47,10 @@ def test_error_that_the_step_may_handle_is_a_warning(content: str) -> None:
 
 
 def test_profile_decides() -> None:
-    assert severities("grep a data/x || echo", MISSING, IgnoredErrors.ERROR) == [Severity.ERROR]
-    assert severities("grep a data/x", MISSING, IgnoredErrors.WARNING) == [Severity.WARNING]
+    assert severities("grep a data/x || echo", MISSING, IgnoredErrorSeverity.ERROR) == [Severity.ERROR]
+    assert severities("grep a data/x", MISSING, IgnoredErrorSeverity.WARNING) == [Severity.WARNING]
     assert severities("grep a data/x", MISSING, None) == [Severity.WARNING]
-    assert severities("grep a data/x", MISSING, IgnoredErrors.OFF) == []
+    assert severities("grep a data/x", MISSING, IgnoredErrorSeverity.OFF) == []
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_patterns_of_repairs_take_little_time() -> None:
     found = [find for find, _ in fifth_repairs._FORMS]
     taken, *where = slowest(found, fifth_repairs._LINE_CHARS)
     assert taken < LINE_S, where
-    rows = (*foreign_forms._ROWS, *foreign_forms._SUSPICIONS)
+    rows = (*foreign_forms._ROWS, *foreign_forms._SUSPICIOUS_PATTERNS)
     taken, *where = slowest([each.find for each in rows], foreign_forms._LINE_CHARS)
     assert taken < LINE_S, where
     found = [each for each in vars(shell_repairs).values() if isinstance(each, re.Pattern)]

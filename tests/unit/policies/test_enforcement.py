@@ -17,7 +17,7 @@ REPORTING = replace(ENFORCING, name="b", enforcement=Enforcement.REPORT)
 
 def test_contained_only_reports_and_keeps_limits_and_network_of_the_container() -> None:
     contained = load_policies([get_shared_data_path("policies")]).get("contained")
-    assert contained.reports_only
+    assert contained.is_report_only
     assert not contained.approvable
     assert (contained.network.mode, contained.image, contained.exec) == ("blocked", None, False)
 

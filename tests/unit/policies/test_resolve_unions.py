@@ -9,7 +9,7 @@ from assayd.model.policy import (
     CommandPolicy,
     ExecutionPolicy,
     HttpRule,
-    IgnoredErrors,
+    IgnoredErrorSeverity,
     ImportMode,
     ImportPolicy,
     NetworkMode,
@@ -226,9 +226,9 @@ def test_of_two_severities_for_ignored_errors_the_milder_counts_in_either_order(
     first: str | None, second: str | None, merged: str | None
 ) -> None:
     one, two = (
-        policy(commands=CommandPolicy(ignored_errors=IgnoredErrors(level) if level else None))
+        policy(commands=CommandPolicy(ignored_errors=IgnoredErrorSeverity(level) if level else None))
         for level in (first, second)
     )
-    expected = IgnoredErrors(merged) if merged else None
+    expected = IgnoredErrorSeverity(merged) if merged else None
     assert merge_policies(one, two).commands.ignored_errors == expected
     assert merge_policies(one, two).digest == merge_policies(two, one).digest

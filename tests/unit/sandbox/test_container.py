@@ -65,7 +65,7 @@ async def test_failed_removal_does_not_swallow_a_cancellation() -> None:
 async def test_run_that_takes_long_makes_way_while_the_engine_can(
     monkeypatch: pytest.MonkeyPatch, problem: EngineError | None
 ) -> None:
-    monkeypatch.setattr("assayd.sandbox.container.LONG_RUN_S", 0)
+    monkeypatch.setattr("assayd.sandbox.container.MIN_LONG_RUN_S", 0)
     engine = FakeEngine(polite_guest, images=[IMAGE])
     container = await open_container(engine, A, ORIGIN, "u")
     if problem is not None:

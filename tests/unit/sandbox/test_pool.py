@@ -14,7 +14,7 @@ from assayd.guest.frames import MAX_HEADER_BYTES
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 from assayd.sandbox.container import Container, ContainerOrigin, open_container
 from assayd.sandbox.pool import STUCK_REMOVAL_RETRY_S, ContainerPool
-from assayd.sandbox.pool_decisions import RESERVED
+from assayd.sandbox.pool_decisions import RESERVED_COUNT
 from support.engines.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 from support.fakes.engine import FakeEngine, Peer
 
@@ -372,9 +372,9 @@ async def test_a_removal_that_failed_is_tried_again_and_frees_its_place():
 
 async def test_a_spare_container_is_leased_without_waiting_and_removed_like_others():
     engine = FakeEngine(polite_guest, images=[IMAGE])
-    async with running(engine, base=RESERVED + 2, keep=[A], processors=2) as pool:
+    async with running(engine, base=RESERVED_COUNT + 2, keep=[A], processors=2) as pool:
         pool.schedule_update()
-        await until(lambda: len(pool.state().idle) == RESERVED + 2)
+        await until(lambda: len(pool.state().idle) == RESERVED_COUNT + 2)
         with pool.attempt():
             assert await pool.acquire_spare(B) is None
             first, _ = await pool.acquire(A)

@@ -10,7 +10,7 @@ import pytest
 from assayd.sandbox import pool_decisions as decisions
 from assayd.sandbox.pool_decisions import (
     RATE_EXPIRY_S,
-    RESERVED,
+    RESERVED_COUNT,
     UNUSED_AFTER_S,
     Action,
     AssignContainer,
@@ -399,7 +399,7 @@ def test_a_second_container_is_spared_while_a_processor_is_free_and_nobody_waits
 
 
 def test_the_reserve_is_not_spared_where_a_successor_takes_long():
-    idles = tuple(idle(str(number)) for number in range(RESERVED + 1))
+    idles = tuple(idle(str(number)) for number in range(RESERVED_COUNT + 1))
     spare = PoolState(idle=idles, leased=(LESSEE,), limits=PoolLimits(processors=2))
     assert find_idle_spare(spare, A, quick=False) == "0"
     assert find_idle_spare(replace(spare, idle=idles[1:]), A, quick=False) is None

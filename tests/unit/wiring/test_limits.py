@@ -6,7 +6,7 @@ import pytest
 
 from assayd.sandbox.pool_decisions import PoolDemand, PoolKey
 from assayd.settings import Settings
-from assayd.wiring.limits import OWN_CONTAINERS, Part, build_pool_demand, derive_limits
+from assayd.wiring.limits import MAX_OWN_CONTAINERS, Part, build_pool_demand, derive_limits
 
 KEY = PoolKey(
     image="i",
@@ -40,7 +40,7 @@ def test_limits_of_the_daemon_and_its_executors_add_up_to_those_without_executor
     own = derive_limits(settings).pool
     divided = [derive_limits(settings, part).pool for part in parts(count)]
 
-    assert own.max_containers == OWN_CONTAINERS
+    assert own.max_containers == MAX_OWN_CONTAINERS
     assert own.max_containers + sum(one.max_containers for one in divided) == whole.max_containers
     assert sum(one.idle_memory_bytes for one in divided) == whole.idle_memory_bytes
     assert all(one.max_containers and one.start_concurrency and one.processors for one in divided)

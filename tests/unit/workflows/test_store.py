@@ -24,8 +24,8 @@ from assayd_workflows.reading import parse_document
 from assayd_workflows.store import (
     KEPT,
     KEPT_BYTES,
+    MAX_PAGE_BYTES,
     OPEN,
-    PAGE_BYTES,
     DatabaseWorkflowStore,
     WorkflowContents,
     _workflow_from_row,
@@ -154,13 +154,13 @@ async def test_oldest_ended_workflows_go_if_all_are_too_large(store: DatabaseWor
 
 
 async def test_page_of_large_outlines_is_shorter_and_names_the_next(store: DatabaseWorkflowStore) -> None:
-    every = [workflow(outline=replace(PLAN.outline, name="x" * (PAGE_BYTES // 3))) for _ in range(4)]
+    every = [workflow(outline=replace(PLAN.outline, name="x" * (MAX_PAGE_BYTES // 3))) for _ in range(4)]
     for one in every:
         await store.add(one, CONTENTS)
 
     first = await store.list(uid=1000, before=None, limit=4)
     second = await store.list(uid=1000, before=first.next_cursor, limit=4)
-    huge = workflow(uid=7, outline=replace(PLAN.outline, name="x" * (PAGE_BYTES + 1)))
+    huge = workflow(uid=7, outline=replace(PLAN.outline, name="x" * (MAX_PAGE_BYTES + 1)))
     await store.add(huge, CONTENTS)
 
     assert [one.id for one in [*first.workflows, *second.workflows]] == [one.id for one in every[::-1]]

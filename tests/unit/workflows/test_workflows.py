@@ -25,7 +25,7 @@ from assayd.store.access import DatabaseAccess, open_access
 from assayd_workflows.course import WorkflowRunParts
 from assayd_workflows.model import NodeState, Workflow
 from assayd_workflows.store import DatabaseWorkflowStore
-from assayd_workflows.workflows import CODE_BYTES, WorkflowManager, WorkflowRequest
+from assayd_workflows.workflows import MAX_CODE_BYTES, WorkflowManager, WorkflowRequest
 
 PEER = Peer(uid=1000, gid=1, pid=2)
 ONE = "nodes: [{id: a, code: 'result: int = 1'}]\noutputs: {x: a.result}\n"
@@ -114,7 +114,7 @@ async def test_entry_of_many_nodes_is_looked_up_once(tmp_path: Path) -> None:
 
 
 async def test_lookups_end_once_the_code_is_too_large(tmp_path: Path) -> None:
-    library = Library("#" * (CODE_BYTES // 2 + 1))
+    library = Library("#" * (MAX_CODE_BYTES // 2 + 1))
     text = "nodes: [{id: a, library: a}, {id: b, library: b}, {id: c, library: c}]\noutputs: {x: a.result}\n"
     async with opened(tmp_path, library=library) as workflows:
         with pytest.raises(RequestError, match="the code of all nodes has more than") as caught:

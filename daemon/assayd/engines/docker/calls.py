@@ -138,9 +138,9 @@ class DockerApi(Protocol):
 
 _READ_BYTES = 256 * 1024
 _DIAGNOSTICS_BYTES = 8 * 1024
-_HEADER = struct.Struct(">B3xI")
+_HEADER_STRUCT = struct.Struct(">B3xI")
 _STDOUT = 1
-_STREAMS = frozenset({0, 1, 2, 3})
+_STREAM_TYPES = frozenset({0, 1, 2, 3})
 
 
 class Demultiplexer:
@@ -177,11 +177,11 @@ class Demultiplexer:
         return b"".join(wanted)
 
     def _consume_header(self, view: memoryview) -> memoryview:
-        missing = _HEADER.size - len(self._header)
+        missing = _HEADER_STRUCT.size - len(self._header)
         self._header += bytes(view[:missing])
-        if len(self._header) == _HEADER.size:
-            self._stream, self._left = _HEADER.unpack(self._header)
-            if self._stream not in _STREAMS:
+        if len(self._header) == _HEADER_STRUCT.size:
+            self._stream, self._left = _HEADER_STRUCT.unpack(self._header)
+            if self._stream not in _STREAM_TYPES:
                 raise EngineError("engine.stream_invalid", "the engine sent a malformed attached stream")
             self._header = b""
         return view[missing:]
@@ -225,7 +225,7 @@ class AttachedStream:
             try:
                 data = await self._reader.read(_READ_BYTES)
             except OSError as problem:
-                raise _stream_broken_error() from problem
+                raise _build_broken_stream_error() from problem
             if not data:
                 return b""
             output = self._demultiplexer.feed(data)
@@ -240,9 +240,9 @@ class AttachedStream:
             self._writer.write(data)
             await self._writer.drain()
         except OSError as problem:
-            raise _stream_broken_error() from problem
+            raise _build_broken_stream_error() from problem
         if self._closed:
-            raise _stream_broken_error()
+            raise _build_broken_stream_error()
 
     @property
     def diagnostics(self) -> bytes:
@@ -260,7 +260,7 @@ class AttachedStream:
             await self._writer.wait_closed()
 
 
-def _stream_broken_error() -> EngineError:
+def _build_broken_stream_error() -> EngineError:
     return EngineError(
         "engine.stream_broken", "the connection to the container's streams is gone", retryable=True
     )
@@ -330,7 +330,7 @@ class DockerCallRunner:
                 return await asyncio.wrap_future(job)
         except TimeoutError as problem:
             _cancel_or_discard(job, discard)
-            raise _timeout_error() from problem
+            raise _build_timeout_error() from problem
         except asyncio.CancelledError:
             _cancel_or_discard(job, discard)
             raise
@@ -386,22 +386,22 @@ def to_engine_error(problem: Exception) -> EngineError:
     """
     match problem:
         case APIError():
-            return _api_error(problem)
+            return _build_api_error(problem)
         case Timeout() | urllib3.exceptions.TimeoutError() | TimeoutError():
-            return _timeout_error()
+            return _build_timeout_error()
         case DockerException() if isinstance(problem.__cause__, _SDK_EXCEPTIONS):
             # The client failed to ask for the version, and wraps the reason.
             return to_engine_error(problem.__cause__)
         case RequestsConnectionError():
-            return _unreachable_error()
+            return _build_unreachable_error()
         # Exceptions of requests are OSErrors by inheritance only.
         case OSError() if not isinstance(problem, RequestException):
-            return _unreachable_error()
+            return _build_unreachable_error()
         case _:
             return EngineError("engine.failed", "the container engine's answer is unusable", retryable=True)
 
 
-def _api_error(problem: APIError) -> EngineError:
+def _build_api_error(problem: APIError) -> EngineError:
     status = problem.status_code or 500
     if isinstance(problem, ImageNotFound):
         return EngineError("image.missing", "the engine lacks the image; run `assay images build`")
@@ -417,12 +417,12 @@ def _api_error(problem: APIError) -> EngineError:
     return EngineError("engine.failed", message, retryable=True)
 
 
-def _unreachable_error() -> EngineError:
+def _build_unreachable_error() -> EngineError:
     message = "can't reach the container engine; check that it runs and that this user may open its socket"
     return EngineError("engine.unreachable", message, retryable=True)
 
 
-def _timeout_error() -> EngineError:
+def _build_timeout_error() -> EngineError:
     return EngineError("engine.timeout", "the container engine didn't answer in time", retryable=True)
 
 

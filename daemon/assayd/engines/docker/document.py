@@ -24,7 +24,7 @@ from assayd.ports.engine import (
     ContainerSpec,
 )
 
-_NANO = 1_000_000_000
+_NANO_PER_UNIT = 1_000_000_000
 _MISSING = object()
 _MAX_REPR_CHARACTERS = 80
 NO_NAME_SERVER = "127.0.0.1"
@@ -154,7 +154,7 @@ def _build_resources_section(spec: ContainerSpec, host: EngineHost) -> dict[str,
     resources: dict[str, object] = {
         "Memory": spec.memory_bytes,
         "MemorySwap": spec.memory_bytes,
-        "NanoCpus": round(spec.cpus * _NANO),
+        "NanoCpus": round(spec.cpus * _NANO_PER_UNIT),
         "PidsLimit": spec.pids,
         "OomScoreAdj": 0,
         "Ulimits": [

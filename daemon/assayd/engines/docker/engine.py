@@ -39,10 +39,10 @@ from assayd.ports.engine import (
 from assayd.vulnerabilities import find_known_vulnerabilities
 
 _DEFAULT_URL = "unix:///var/run/docker.sock"
-_ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+_ATTACH_PARAMS = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
 _TRANSFER_TIMEOUT_S = 600.0
 _REMOVAL_TIMEOUT_S = 15.0
-_GONE = 404
+_HTTP_NOT_FOUND = 404
 _CONFLICT = 409
 
 
@@ -99,7 +99,7 @@ class DockerEngine:
         """
         info, version = await self._calls(lambda client: (client.info(), client.version()))
         reject_unsupported_engine(version)
-        self._host = read_host(info)
+        self._host = parse_engine_host(info)
         return parse_engine_info(info, version)
 
     def capabilities(self) -> Capabilities:
@@ -242,7 +242,7 @@ class DockerEngine:
 
     async def _get_host(self) -> EngineHost:
         if self._host is None:
-            self._host = read_host(await self._calls(lambda client: client.info()))
+            self._host = parse_engine_host(await self._calls(lambda client: client.info()))
         return self._host
 
     async def _get_image_settings(self, digest: str) -> ImageSettings:
@@ -265,7 +265,7 @@ def _create(client: DockerApi, *, wanted: Document, name: str) -> _CreatedContai
 
 
 def _attach_and_start(client: DockerApi, *, engine_id: str) -> _Attachment:
-    attached = client.attach_socket(engine_id, params=dict(_ATTACH))
+    attached = client.attach_socket(engine_id, params=dict(_ATTACH_PARAMS))
     attachment = _Attachment(socket.socket(fileno=os.dup(attached.fileno())), attached._response)
     try:
         client.start(engine_id)
@@ -279,7 +279,7 @@ def _kill(client: DockerApi, *, engine_id: str) -> None:
     try:
         client.kill(engine_id)
     except APIError as problem:
-        if problem.status_code not in {_GONE, _CONFLICT}:
+        if problem.status_code not in {_HTTP_NOT_FOUND, _CONFLICT}:
             raise
 
 
@@ -300,7 +300,7 @@ def _wait_for_removal(client: DockerApi, engine_id: str) -> None:
         client.wait(engine_id, timeout=_REMOVAL_TIMEOUT_S, condition="removed")
 
 
-_REQUIRED_LIMITS = {
+_WARNING_BY_LIMIT = {
     "MemoryLimit": "memory isn't limited: the kernel lacks the memory controller",
     "SwapLimit": "swap isn't limited: boot the kernel with swapaccount=1",
     "PidsLimit": "processes aren't limited: the kernel lacks the pids controller",
@@ -311,7 +311,7 @@ _REQUIRED_LIMITS = {
 def parse_engine_info(info: Document, version: Document) -> EngineInfo:
     """Return the engine's description and warnings from the responses of ``/info`` and ``/version``."""
     components = dict(_iter_components(version))
-    runtime = read_host(info).runtime
+    runtime = parse_engine_host(info).runtime
     return EngineInfo(
         name="docker",
         version=str(info.get("ServerVersion", "")),
@@ -322,7 +322,7 @@ def parse_engine_info(info: Document, version: Document) -> EngineInfo:
     )
 
 
-def read_host(info: Document) -> EngineHost:
+def parse_engine_host(info: Document) -> EngineHost:
     """Return the host's facts on which a container's document depends. The default runtime is ``runc``."""
     runtime = info.get("DefaultRuntime")
     return EngineHost(
@@ -344,7 +344,7 @@ def reject_unsupported_engine(version: Document) -> None:
 
 def find_missing_limits(info: Document) -> tuple[str, ...]:
     """Return a message for each required limit, including seccomp, that this host can't enforce."""
-    missing = [text for key, text in _REQUIRED_LIMITS.items() if info.get(key) is not True]
+    missing = [text for key, text in _WARNING_BY_LIMIT.items() if info.get(key) is not True]
     options = info.get("SecurityOptions")
     if not any(
         str(option).startswith("name=seccomp") for option in (options if isinstance(options, list) else ())

@@ -19,7 +19,7 @@ from assayd.ports.engine import ImageFacts, ListedImage, build_file_missing_erro
 _CONFLICT = 409
 _TAR_BYTES = 64 * 1024
 """Maximum bytes of tar overhead for a single file."""
-_LOADED = ("Loaded image: ", "Loaded image ID: ")
+_LOADED_PREFIXES = ("Loaded image: ", "Loaded image ID: ")
 
 
 def parse_image_facts(name: str, inspected: Document) -> ImageFacts:
@@ -128,6 +128,6 @@ def read_image_file(client: DockerApi, *, name: str, path: str, most_bytes: int)
 def _parse_loaded_images(progress: Iterable[Document]) -> Iterable[str]:
     for step in progress:
         text = str(step.get("stream", ""))
-        for prefix in _LOADED:
+        for prefix in _LOADED_PREFIXES:
             if text.startswith(prefix):
                 yield text.removeprefix(prefix).strip()

@@ -33,12 +33,12 @@ def read_text(path: str) -> str:
 
 
 ROOT = Path("/sys/fs/cgroup")
-CONTROLLERS = ("memory", "pids", "cpu")
+REQUIRED_CONTROLLERS = ("memory", "pids", "cpu")
 DAEMON_GROUP = "assayd-daemon"
 """The group for the daemon itself on version 2, because a group with members can't delegate controllers."""
-_SHARES = 1024
+_DEFAULT_SHARES = 1024
 """The value of ``cpu.shares`` on version 1 that corresponds to a weight of 100."""
-_KILL_FOR_S = 10.0
+_MAX_KILL_TIME_S = 10.0
 _RETRY_INTERVAL_S = 0.002
 _MAX_MOVE_PASSES = 100
 
@@ -92,7 +92,7 @@ class ControlGroup:
         Raises: EngineError ``engine.cgroup``.
         """
         with _translate_errors("limit processes"):
-            _write_control(f"{self._controller_folder('pids')}/pids.max", str(pids))
+            _write_control(f"{self._get_controller_folder('pids')}/pids.max", str(pids))
 
     def set_cpu_weight(self, weight: int) -> None:
         """Set the CPU weight, on a scale of 100. Do nothing if the group doesn't exist.
@@ -147,17 +147,17 @@ class ControlGroup:
     def oom_kills(self) -> int:
         """Return the number of the group's out-of-memory kills, or 0 if the counter can't be read."""
         path, key = ("memory.oom_control", "oom_kill") if self.version == 1 else ("memory.events", "oom_kill")
-        return _read_field(f"{self._controller_folder('memory')}/{path}", key)
+        return _read_field(f"{self._get_controller_folder('memory')}/{path}", key)
 
     def pids_refused(self) -> int:
         """Return the number of forks that the limit prevented, or 0 if the counter can't be read."""
-        return _read_field(f"{self._controller_folder('pids')}/pids.events", "max")
+        return _read_field(f"{self._get_controller_folder('pids')}/pids.events", "max")
 
     def peak_memory_bytes(self) -> int:
         """Return the peak memory usage in bytes, or 0 if the kernel doesn't report it."""
         name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         try:
-            return int(Path(f"{self._controller_folder('memory')}/{name}").read_text(encoding="ascii"))
+            return int(Path(f"{self._get_controller_folder('memory')}/{name}").read_text(encoding="ascii"))
         except (OSError, ValueError):
             return 0
 
@@ -166,10 +166,10 @@ class ControlGroup:
 
         Raises: EngineError ``engine.cgroup_busy``, if a process remains after 10 seconds.
         """
-        until = time.monotonic() + _KILL_FOR_S
+        until = time.monotonic() + _MAX_KILL_TIME_S
         while pids := self.pids():
             if time.monotonic() > until:
-                message = f"processes {pids[:5]} of a container didn't end within {_KILL_FOR_S:.0f} s"
+                message = f"processes {pids[:5]} of a container didn't end within {_MAX_KILL_TIME_S:.0f} s"
                 raise EngineError("engine.cgroup_busy", message, retryable=True)
             for pid in pids:
                 self._kill_member(pid)
@@ -179,7 +179,7 @@ class ControlGroup:
 
         Raises: EngineError ``engine.cgroup_busy``, if the group can't be removed within 10 seconds.
         """
-        until = time.monotonic() + _KILL_FOR_S
+        until = time.monotonic() + _MAX_KILL_TIME_S
         for folder in (*self.folders.values(), *self.others):
             while True:
                 try:
@@ -209,31 +209,31 @@ class ControlGroup:
     def _iter_limit_files(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         """Yield the file and content of every limit, in an order that the kernel accepts."""
         memory, quota, period = limits["memory_bytes"], limits["cpu_quota_us"], limits["cpu_period_us"]
-        yield f"{self._controller_folder('pids')}/pids.max", str(limits["pids"])
+        yield f"{self._get_controller_folder('pids')}/pids.max", str(limits["pids"])
         if self.version == 1:
             rounded = str(memory - memory % os.sysconf("SC_PAGE_SIZE"))
-            yield f"{self._controller_folder('memory')}/memory.limit_in_bytes", rounded
-            yield f"{self._controller_folder('memory')}/memory.memsw.limit_in_bytes", rounded
-            yield f"{self._controller_folder('memory')}/memory.swappiness", "0"
-            yield f"{self._controller_folder('cpu')}/cpu.cfs_period_us", str(period)
-            yield f"{self._controller_folder('cpu')}/cpu.cfs_quota_us", str(quota)
+            yield f"{self._get_controller_folder('memory')}/memory.limit_in_bytes", rounded
+            yield f"{self._get_controller_folder('memory')}/memory.memsw.limit_in_bytes", rounded
+            yield f"{self._get_controller_folder('memory')}/memory.swappiness", "0"
+            yield f"{self._get_controller_folder('cpu')}/cpu.cfs_period_us", str(period)
+            yield f"{self._get_controller_folder('cpu')}/cpu.cfs_quota_us", str(quota)
         else:
             yield (
-                f"{self._controller_folder('memory')}/memory.max",
+                f"{self._get_controller_folder('memory')}/memory.max",
                 str(memory - memory % os.sysconf("SC_PAGE_SIZE")),
             )
-            yield f"{self._controller_folder('memory')}/memory.swap.max", "0"
+            yield f"{self._get_controller_folder('memory')}/memory.swap.max", "0"
             # The kernel must kill the child that grew, not the runner that reports it.
-            yield f"{self._controller_folder('memory')}/memory.oom.group", "0"
-            yield f"{self._controller_folder('cpu')}/cpu.max", f"{quota} {period}"
+            yield f"{self._get_controller_folder('memory')}/memory.oom.group", "0"
+            yield f"{self._get_controller_folder('cpu')}/cpu.max", f"{quota} {period}"
         yield self._build_weight_setting(limits["cpu_weight"])
 
     def _build_weight_setting(self, weight: int) -> tuple[str, str]:
         if self.version == 1:
-            return f"{self._controller_folder('cpu')}/cpu.shares", str(weight * _SHARES // 100)
-        return f"{self._controller_folder('cpu')}/cpu.weight", str(weight)
+            return f"{self._get_controller_folder('cpu')}/cpu.shares", str(weight * _DEFAULT_SHARES // 100)
+        return f"{self._get_controller_folder('cpu')}/cpu.weight", str(weight)
 
-    def _controller_folder(self, controller: str) -> str:
+    def _get_controller_folder(self, controller: str) -> str:
         return self.folders[controller if self.version == 1 else ""]
 
     def _remove_folders(self) -> None:
@@ -255,7 +255,7 @@ def find_hierarchy(own: str, root: Path = ROOT) -> CgroupHierarchy:
     if (root / "cgroup.controllers").exists():
         return CgroupHierarchy(version=2, folders={"": _delegate_controllers(root, paths.get("", "/"))})
     folders = {}
-    for name in CONTROLLERS:
+    for name in REQUIRED_CONTROLLERS:
         mounted = root / name
         if not (mounted / "cgroup.procs").exists():
             message = f"the kernel's controller {name!r} isn't mounted at {mounted}; mount it (cgroup v1)"
@@ -295,7 +295,7 @@ def _delegate_controllers(root: Path, own: str) -> Path:
             (base / DAEMON_GROUP).mkdir(exist_ok=True)
             _move_processes(base, base / DAEMON_GROUP)
         handed = (base / "cgroup.subtree_control").read_text(encoding="ascii").split()
-        for name in CONTROLLERS:
+        for name in REQUIRED_CONTROLLERS:
             if name not in handed:
                 _write_control(f"{base}/cgroup.subtree_control", f"+{name}")
     return base
@@ -321,7 +321,7 @@ def _require_controllers(base: Path) -> None:
     Raises: EngineError ``engine.cgroup``, with the names of the missing controllers.
     """
     given = (base / "cgroup.controllers").read_text(encoding="ascii").split()
-    if absent := [name for name in CONTROLLERS if name not in given]:
+    if absent := [name for name in REQUIRED_CONTROLLERS if name not in given]:
         message = (
             f"control group {base} has no controller {' and no '.join(absent)}, "
             f"only {' '.join(given) or 'none'}; "

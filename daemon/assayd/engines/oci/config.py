@@ -36,13 +36,13 @@ from assayd.ports.engine import (
 Document = Mapping[str, object]
 
 NAMESPACES = ("pid", "network", "ipc", "uts", "mount", "cgroup", "user")
-CGROUPS = "/sys/fs/cgroup"
+CGROUPS_PATH = "/sys/fs/cgroup"
 DEVICES = ("null", "zero", "full", "tty", "random", "urandom")
 """Devices that the runtime creates in `/dev` of every container, as the specification requires."""
 _CAPABILITY_SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
 _HIDDEN = ("nosuid", "noexec", "nodev")
-_ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
-_NO_DEVICES = {"allow": False, "access": "rwm"}
+_SECCOMP_ARCH_BY_MACHINE = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
+_DENY_ALL_DEVICES = {"allow": False, "access": "rwm"}
 _PERIOD_US = 100_000
 _CPU_WEIGHT = 25
 """The processor weight of a container; the daemon has 100, so that computing programs don't delay it."""
@@ -115,7 +115,11 @@ def build_configuration(spec: ContainerSpec, place: ContainerHostConfig) -> dict
             "maskedPaths": list(MASKED_PATHS),
             "readonlyPaths": list(READONLY_PATHS),
             "seccomp": parse_seccomp_profile(spec.seccomp, place.machine),
-            **({"cgroupsPath": place.joins, "resources": {"devices": [_NO_DEVICES]}} if place.joins else {}),
+            **(
+                {"cgroupsPath": place.joins, "resources": {"devices": [_DENY_ALL_DEVICES]}}
+                if place.joins
+                else {}
+            ),
         },
     }
 
@@ -188,9 +192,9 @@ def _build_cgroup_mounts(cgroups: Mapping[str, str]) -> list[dict[str, object]]:
     The runtime's mount of type ``cgroup`` would show all hierarchies of the host, and its creation took 40
     ms in a measurement.
     """
-    outer = [] if "" in cgroups else [_build_mount(CGROUPS, "tmpfs", *_HIDDEN, "mode=755", "size=64k")]
+    outer = [] if "" in cgroups else [_build_mount(CGROUPS_PATH, "tmpfs", *_HIDDEN, "mode=755", "size=64k")]
     inner = [
-        _build_mount(f"{CGROUPS}/{name}".rstrip("/"), "bind", *_HIDDEN, "bind", "ro", source=path)
+        _build_mount(f"{CGROUPS_PATH}/{name}".rstrip("/"), "bind", *_HIDDEN, "bind", "ro", source=path)
         for name, path in cgroups.items()
     ]
     return [*outer, *inner]
@@ -227,13 +231,15 @@ def parse_seccomp_profile(text: str, machine: str) -> dict[str, Any]:
         default, number = profile["defaultAction"], profile.get("defaultErrnoRet", 1)
     except (ValueError, KeyError, TypeError) as problem:
         raise EngineError("engine.seccomp", "the seccomp filter isn't a valid profile") from problem
-    if machine not in _ARCHITECTURES:
-        message = f"the seccomp filter supports {sorted(_ARCHITECTURES)}, but this machine is {machine}"
+    if machine not in _SECCOMP_ARCH_BY_MACHINE:
+        message = (
+            f"the seccomp filter supports {sorted(_SECCOMP_ARCH_BY_MACHINE)}, but this machine is {machine}"
+        )
         raise EngineError("engine.seccomp", message)
     return {
         "defaultAction": default,
         "defaultErrnoRet": number,
-        "architectures": [_ARCHITECTURES[machine]],
+        "architectures": [_SECCOMP_ARCH_BY_MACHINE[machine]],
         "syscalls": rules,
     }
 
@@ -251,11 +257,11 @@ CAPABILITIES = {
 
 It needs them for the mounts, the loopback device, the users and the bounding sets of its children.
 """
-MEMORY_BYTES = 384 * 2**20
-_PIDS = 32
-_BASE_BYTES = 64 * 1024
+TEMPLATE_MEMORY_BYTES = 384 * 2**20
+_MAX_PIDS = 32
+_BASE_TMPFS_BYTES = 64 * 1024
 _TEMPLATE_MOUNTS = ("/proc", "/dev", "/sys")
-_HELD = ("bounding", "effective", "permitted")
+_HELD_CAP_SETS = ("bounding", "effective", "permitted")
 _CALLS: tuple[Document, ...] = (
     {
         "names": [
@@ -291,7 +297,7 @@ _CALLS: tuple[Document, ...] = (
     ),
 )
 """System calls that a template uses but its children can't."""
-_START = (
+_START_SOURCE = (
     "import socket; control = socket.socket(fileno=socket.os.dup(0)); names = {'__name__': 'template'}; "
     f"exec(compile(control.recv({template.MESSAGE_BYTES}), '<template>', 'exec'), names); "
     "names['main'](control)()"
@@ -335,10 +341,10 @@ def build_template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> Conta
     return ContainerSpec(
         image=spec.image,
         image_digest=spec.image_digest,
-        memory_bytes=MEMORY_BYTES,
-        pids=_PIDS,
+        memory_bytes=TEMPLATE_MEMORY_BYTES,
+        pids=_MAX_PIDS,
         cpus=1.0,
-        work_bytes=_BASE_BYTES,
+        work_bytes=_BASE_TMPFS_BYTES,
         work_files=64,
         open_files=0,
         seccomp=spec.seccomp,
@@ -357,9 +363,10 @@ def build_template_configuration(spec: ContainerSpec, place: ContainerHostConfig
     usual["linux"]["seccomp"]["syscalls"] += _CALLS
     usual["process"] |= {
         "user": {"uid": 0, "gid": 0},
-        "args": [*read_program(place.arguments).interpreter, "-c", _START],
+        "args": [*read_program(place.arguments).interpreter, "-c", _START_SOURCE],
         "capabilities": {
-            name: list(CAPABILITIES) if name in _HELD else [] for name in usual["process"]["capabilities"]
+            name: list(CAPABILITIES) if name in _HELD_CAP_SETS else []
+            for name in usual["process"]["capabilities"]
         },
         "rlimits": [{"type": f"RLIMIT_{name}", "soft": 0, "hard": 0} for name in ("CORE", "MSGQUEUE")],
     }
@@ -367,7 +374,7 @@ def build_template_configuration(spec: ContainerSpec, place: ContainerHostConfig
         "destination": WORK_DIRECTORY,
         "type": "tmpfs",
         "source": "tmpfs",
-        "options": [*_HIDDEN, "mode=0755", f"size={_BASE_BYTES}"],
+        "options": [*_HIDDEN, "mode=0755", f"size={_BASE_TMPFS_BYTES}"],
     }
     kept = [mount for mount in build_mounts(spec, {}) if mount["destination"] in _TEMPLATE_MOUNTS]
     return {**usual, "mounts": [*kept, base]}

@@ -27,7 +27,7 @@ import structlog
 from assayd.engines.oci.cgroup import ControlGroup, read_text
 from assayd.engines.oci.config import (
     CAPABILITIES,
-    CGROUPS,
+    CGROUPS_PATH,
     DEVICES,
     ContainerHostConfig,
     build_configuration,
@@ -44,7 +44,7 @@ from assayd.ports.engine import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DI
 log = structlog.get_logger()
 
 _NAME = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
-_RECORD = "record.json"
+_RECORD_FILE = "record.json"
 _STALE_AFTER_S = 600.0
 """Seconds after which no daemon is still writing a record or removing the files next to one."""
 
@@ -88,14 +88,14 @@ class ContainerRecords:
         folder.mkdir(mode=0o700)
         fresh = folder / "record.new"
         fresh.write_text(json.dumps(asdict(record)), encoding="utf-8")
-        fresh.replace(folder / _RECORD)
+        fresh.replace(folder / _RECORD_FILE)
         return folder
 
     def read(self, name: str) -> Record | None:
         """Return a record, or None if it is missing or has the format of another version."""
         try:
             return Record(
-                **json.loads((self.get_container_folder(name) / _RECORD).read_text(encoding="utf-8"))
+                **json.loads((self.get_container_folder(name) / _RECORD_FILE).read_text(encoding="utf-8"))
             )
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -107,7 +107,7 @@ class ContainerRecords:
         """Remove a container's folder, if it exists."""
         folder = self.get_container_folder(name)
         with suppress(OSError):
-            (folder / _RECORD).unlink()
+            (folder / _RECORD_FILE).unlink()
             folder.rmdir()  # If the runtime never started, the folder contained nothing else.
             return
         shutil.rmtree(folder, ignore_errors=True)
@@ -120,7 +120,7 @@ class ContainerRecords:
         """
         for folder in self._folder.glob("*"):
             with suppress(OSError):
-                if now - folder.stat().st_mtime > _STALE_AFTER_S and not (folder / _RECORD).exists():
+                if now - folder.stat().st_mtime > _STALE_AFTER_S and not (folder / _RECORD_FILE).exists():
                     shutil.rmtree(folder, ignore_errors=True)
 
     def is_stale(self, name: str, now: float) -> bool:
@@ -135,7 +135,7 @@ class ContainerRecords:
 
     def all(self) -> Iterator[Record]:
         """Yield every readable record of this host."""
-        for path in sorted(self._folder.glob(f"*/{_RECORD}")):
+        for path in sorted(self._folder.glob(f"*/{_RECORD_FILE}")):
             record = self.read(path.parent.name)
             if record is not None:
                 yield record
@@ -241,8 +241,8 @@ def _find_shared_namespaces(seen: ProcessFacts, others: Mapping[str, OciContaine
     return find_shared_namespaces(seen, living)
 
 
-_NAMESPACES = ("pid", "net", "ipc", "uts", "mnt", "cgroup", "user")
-_LIMITS = {
+_NAMESPACE_NAMES = ("pid", "net", "ipc", "uts", "mnt", "cgroup", "user")
+_LABEL_BY_LIMIT = {
     "core": "Max core file size",
     "fsize": "Max file size",
     "msgqueue": "Max msgqueue size",
@@ -250,8 +250,8 @@ _LIMITS = {
     "nproc": "Max processes",
     "sigpending": "Max pending signals",
 }
-_HIDDEN = frozenset({"nosuid", "nodev", "noexec"})
-_PAGE = 4096
+_HIDDEN_OPTIONS = frozenset({"nosuid", "nodev", "noexec"})
+_PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,9 +309,9 @@ def read_process_facts(pid: int, place: ContainerHostConfig, image: Path) -> Pro
         own_status=read_text("/proc/self/status"),
         namespaces=namespaces,
         shared_namespaces=tuple(
-            name for name in _NAMESPACES if namespaces[name] == _read_namespace("self", name)
+            name for name in _NAMESPACE_NAMES if namespaces[name] == _read_namespace("self", name)
         ),
-        outside=tuple(path for path in place.cgroups.values() if str(pid) not in _read_members(path)),
+        outside=tuple(path for path in place.cgroups.values() if str(pid) not in _read_group_pids(path)),
         is_root_image=os.path.samestat(Path(f"/proc/{pid}/root").stat(), image.stat()),
         masked=tuple(path for path in MASKED_PATHS if _is_visible(path)),
     )
@@ -319,7 +319,7 @@ def read_process_facts(pid: int, place: ContainerHostConfig, image: Path) -> Pro
 
 def read_namespaces(pid: int) -> dict[str, str]:
     """Return the namespaces of a process. Raises: OSError, if the process has exited."""
-    return {name: _read_namespace(str(pid), name) for name in _NAMESPACES}
+    return {name: _read_namespace(str(pid), name) for name in _NAMESPACE_NAMES}
 
 
 def find_differences(seen: ProcessFacts, spec: ContainerSpec, place: ContainerHostConfig) -> list[str]:
@@ -403,7 +403,7 @@ def _parse_fields(status: str) -> dict[str, str]:
 
 def _find_limit_differences(seen: ProcessFacts, limits: Mapping[str, int]) -> Iterator[str]:
     for name, wanted in limits.items():
-        title = _LIMITS[name]
+        title = _LABEL_BY_LIMIT[name]
         line = next((line for line in seen.limits.splitlines() if line.startswith(title)), title)
         held = line.removeprefix(title).split()[:2]
         if held != [str(wanted)] * 2:
@@ -415,7 +415,7 @@ def _find_mount_differences(
 ) -> Iterator[str]:
     held = parse_mountinfo(seen.mountinfo)
     wanted = _get_required_mounts(spec, place)
-    readonly = {"/", *READONLY_PATHS, *(f"{CGROUPS}/{name}".rstrip("/") for name in place.cgroups)}
+    readonly = {"/", *READONLY_PATHS, *(f"{CGROUPS_PATH}/{name}".rstrip("/") for name in place.cgroups)}
     for path in sorted({*wanted, *seen.masked, *readonly} - held.keys()):
         yield f"{path} isn't mounted"
     known = {*wanted, *MASKED_PATHS, *readonly, *(f"/dev/{name}" for name in DEVICES)}
@@ -459,7 +459,7 @@ def _get_required_mounts(
     spec: ContainerSpec, place: ContainerHostConfig
 ) -> dict[str, tuple[str, Mapping[str, str]]]:
     """Return the required type and file system options of each mount, by path."""
-    size = -(-spec.work_bytes // _PAGE) * _PAGE // 1024
+    size = -(-spec.work_bytes // _PAGE_BYTES) * _PAGE_BYTES // 1024
     uid = str(place.first_process_uid)
     work = {"size": f"{size}k", "nr_inodes": str(spec.work_files), "mode": "700", "uid": uid, "gid": uid}
     return {
@@ -468,14 +468,14 @@ def _get_required_mounts(
         "/dev": ("tmpfs", {"size": "64k"}),
         "/dev/shm": ("tmpfs", {"size": f"{SHM_BYTES // 1024}k"}),  # noqa: S108
         WORK_DIRECTORY: ("tmpfs", work),
-        **({} if "" in place.cgroups else {CGROUPS: ("tmpfs", {"size": "64k"})}),
+        **({} if "" in place.cgroups else {CGROUPS_PATH: ("tmpfs", {"size": "64k"})}),
     }
 
 
 def _get_required_mount_options(path: str, spec: ContainerSpec) -> frozenset[str]:
     if path == WORK_DIRECTORY:
         return frozenset(get_work_mount_options(spec))
-    return _HIDDEN - {"nodev"} if path == "/dev" else _HIDDEN
+    return _HIDDEN_OPTIONS - {"nodev"} if path == "/dev" else _HIDDEN_OPTIONS
 
 
 def _compare_mount(
@@ -521,5 +521,5 @@ def _read_namespace(process: str, name: str) -> str:
     return os.readlink(f"/proc/{process}/ns/{name}")  # noqa: PTH115 - a path object costs as much again
 
 
-def _read_members(group: str) -> list[str]:
+def _read_group_pids(group: str) -> list[str]:
     return read_text(f"{group}/cgroup.procs").split()

@@ -163,7 +163,7 @@ class OciEngine:
         if not container.is_cloned:
             found += await self._threads.run(find_config_differences, container)
         if found:
-            raise _mismatch_error(found)
+            raise _build_mismatch_error(found)
 
     async def start(self, ref: ContainerRef) -> PipeStream:
         """Start the container, or clone it from its template, and return its stream.
@@ -298,12 +298,12 @@ class OciEngine:
         """
         process = container.process
         if process is None:
-            raise _mismatch_error(["it sent data before it was started"])
+            raise _build_mismatch_error(["it sent data before it was started"])
         template = self._templates.of(container.record.name)
         beside = partial(template.list_template_and_siblings, container) if template is not None else dict
         found = await self._threads.run(find_process_differences, process, container, beside)
         if found:
-            mismatch = _mismatch_error(found)
+            mismatch = _build_mismatch_error(found)
             # A process that was killed in the meantime says nothing about its template.
             if found != [PROCESS_ENDED_MESSAGE]:
                 self._templates.distrust(container, mismatch.message)
@@ -321,6 +321,6 @@ class OciEngine:
             raise EngineError("container.missing", "the container no longer exists") from None
 
 
-def _mismatch_error(found: Sequence[str]) -> EngineError:
+def _build_mismatch_error(found: Sequence[str]) -> EngineError:
     message = "the container differs from the request: " + "; ".join(found)
     return EngineError("engine.mismatch", message)

@@ -36,7 +36,7 @@ class IdRange:
     count: int
 
 
-HOST_IDS = IdRange(first=0x7000_0000, count=4096 * IDS_PER_BLOCK)
+ROOT_ID_RANGE = IdRange(first=0x7000_0000, count=4096 * IDS_PER_BLOCK)
 """The range that root uses.
 
 Source: systemd.io/UIDS-GIDS: nothing else uses 1879048192 to 2147483647.
@@ -51,7 +51,7 @@ class IdAllocator:
         ids: the range that is divided into blocks; a range that is smaller than a block is a single block.
     """
 
-    def __init__(self, folder: Path, ids: IdRange = HOST_IDS) -> None:
+    def __init__(self, folder: Path, ids: IdRange = ROOT_ID_RANGE) -> None:
         self._folder = folder
         self._first = ids.first
         self._per_block = min(IDS_PER_BLOCK, ids.count)
@@ -105,7 +105,7 @@ class IdAllocator:
 
 MIN_IDS = 64
 """Minimum user ids without root: enough for 32 containers with two ids each. Templates need more."""
-_PROGRAMS = ("usr/bin/newuidmap", "usr/bin/newgidmap")
+_ID_MAP_PROGRAMS = ("usr/bin/newuidmap", "usr/bin/newgidmap")
 _PLACES = ("/mnt", "/media", "/srv", "/opt")
 """Folders of every system that aren't private to one user."""
 
@@ -197,7 +197,7 @@ def _find_missing_requirements(user: DaemonUser, ids: IdRange, root: Path) -> It
             "cgroup v1 can't be delegated to a user "
             "(start the kernel with systemd.unified_cgroup_hierarchy=1)"
         )
-    absent = [f"/{path}" for path in _PROGRAMS if not (root / path).exists()]
+    absent = [f"/{path}" for path in _ID_MAP_PROGRAMS if not (root / path).exists()]
     if absent:
         yield f"missing: {', '.join(absent)} (Debian: apt-get install uidmap)"
     if ids.count < MIN_IDS:
@@ -236,8 +236,8 @@ RUNTIME_CANDIDATES = (
     ("runc", "/usr/local/sbin/runc"),
 )
 """Runtimes in order of preference; crun needs a fifth less time and memory."""
-_ASKED_WITHIN_S = 10.0
-_VERSION = re.compile(r"^(?:crun|runc) version (\S+)", re.MULTILINE)
+_VERSION_TIMEOUT_S = 10.0
+_VERSION_PATTERN = re.compile(r"^(?:crun|runc) version (\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,11 +276,11 @@ def find_runtime(candidates: Sequence[tuple[str, str]] = RUNTIME_CANDIDATES) -> 
 def _read_version(path: str) -> str:
     try:
         said = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=_ASKED_WITHIN_S, check=True
+            [path, "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as problem:
         raise EngineError("engine.runtime", f"{path} doesn't report its version") from problem
-    found = _VERSION.search(said.stdout)
+    found = _VERSION_PATTERN.search(said.stdout)
     if found is None:
         raise EngineError("engine.runtime", f"{path} doesn't report its version")
     return found[1]
@@ -297,7 +297,7 @@ class Host:
     hierarchy: CgroupHierarchy
     hugetlb: str
     warnings: tuple[str, ...]
-    ids: IdRange = HOST_IDS
+    ids: IdRange = ROOT_ID_RANGE
     """The user ids available to containers."""
     is_root: bool = True
     image_mount_folder: str = ""
@@ -318,7 +318,7 @@ def find_host(runtimes: Sequence[tuple[str, str]] = RUNTIME_CANDIDATES, folders:
     if not Path("/proc/self/ns/user").exists():
         raise EngineError("engine.namespaces", "the kernel has no user namespaces (CONFIG_USER_NS)")
     is_root = os.geteuid() == 0
-    ids = HOST_IDS if is_root else find_subordinate_ids(get_own_user())
+    ids = ROOT_ID_RANGE if is_root else find_subordinate_ids(get_own_user())
     runtime = find_runtime(runtimes if is_root else [each for each in runtimes if each[0] == "crun"])
     hierarchy = find_hierarchy(Path("/proc/self/cgroup").read_text(encoding="ascii"))
     return Host(

@@ -102,11 +102,11 @@ def _is_same_file(path: Path, kept: Path) -> bool:
     return alike and filecmp.cmp(path, kept, shallow=False)
 
 
-_DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
+_DIGEST_PATTERN = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _CONFIG_BYTES = 1 << 20
-_ROOTFS = "rootfs"
+_ROOTFS_FOLDER = "rootfs"
 _LOADING_PREFIX, _REMOVAL_PREFIX = ".loading-", ".going-"
-_OLD_S = 3600.0
+_MIN_STALE_AGE_S = 3600.0
 _CONFIG = "config.json"
 
 
@@ -129,7 +129,7 @@ class StoredImage:
     @property
     def root(self) -> Path:
         """Return the folder of the root filesystem."""
-        return self.folder / _ROOTFS
+        return self.folder / _ROOTFS_FOLDER
 
 
 class ImageStore:
@@ -174,7 +174,7 @@ class ImageStore:
         except EngineError as problem:
             if problem.code != "image.missing":
                 raise
-            raise _image_missing_error(
+            raise _build_missing_image_error(
                 name
             ) from problem  # Its message names a digest, which the reader can't build.
         return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
@@ -185,7 +185,7 @@ class ImageStore:
         for path in sorted((self._folder / "names").glob("*")):
             with suppress(OSError):
                 digest = path.read_text(encoding="ascii").strip()
-                root = self.roots / digest.removeprefix("sha256:") / _ROOTFS
+                root = self.roots / digest.removeprefix("sha256:") / _ROOTFS_FOLDER
                 size = sum(each.lstat().st_size for each in root.rglob("*") if each.is_file())
                 named.append((path.name, digest, root, size, path.stat().st_mtime))
         shared = self._shared.measure_shared_bytes([root for _, _, root, _, _ in named])
@@ -218,9 +218,9 @@ class ImageStore:
             return self.get_verified(digest) or self._verify(digest)
 
     def _verify(self, digest: str) -> StoredImage:
-        found = _DIGEST.fullmatch(digest)
+        found = _DIGEST_PATTERN.fullmatch(digest)
         if found is None:
-            raise _image_missing_error(digest)
+            raise _build_missing_image_error(digest)
         self._pin_image(found[1])
         image = self._verified[digest] = _verify_image(digest, self.roots / found[1], self._known)
         return image
@@ -266,7 +266,7 @@ class ImageStore:
 
         Raises: EngineError ``image.in_use``, if another engine uses the image.
         """
-        named = self._name_path(name)
+        named = self._get_name_path(name)
         if not named.is_file():
             return
         digest = named.read_text(encoding="ascii").strip()
@@ -275,7 +275,7 @@ class ImageStore:
         if lock is not None:
             os.close(lock)
         try:
-            with _hold_lock(self._lock_path(digest.removeprefix("sha256:")), fcntl.LOCK_EX):
+            with _hold_lock(self._get_lock_path(digest.removeprefix("sha256:")), fcntl.LOCK_EX):
                 named.unlink(missing_ok=True)
         except BlockingIOError:
             message = (
@@ -292,8 +292,8 @@ class ImageStore:
         named = {path.read_text(encoding="ascii").strip() for path in (self._folder / "names").glob("*")}
         for folder in list(self.roots.iterdir()):
             digest = f"sha256:{folder.name}"
-            if _DIGEST.fullmatch(digest) and digest not in named and digest not in self._verified:
-                with suppress(BlockingIOError), _hold_lock(self._lock_path(folder.name), fcntl.LOCK_EX):
+            if _DIGEST_PATTERN.fullmatch(digest) and digest not in named and digest not in self._verified:
+                with suppress(BlockingIOError), _hold_lock(self._get_lock_path(folder.name), fcntl.LOCK_EX):
                     _remove_image_folder(folder)
             elif folder.name.startswith((_LOADING_PREFIX, _REMOVAL_PREFIX)) and _is_stale(folder):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -307,19 +307,19 @@ class ImageStore:
         self._verified.clear()
 
     def _resolve_digest(self, name: str) -> str:
-        if _DIGEST.fullmatch(name):
+        if _DIGEST_PATTERN.fullmatch(name):
             return name
         try:
-            return self._name_path(name).read_text(encoding="ascii").strip()
+            return self._get_name_path(name).read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            raise _image_missing_error(name) from None
+            raise _build_missing_image_error(name) from None
 
-    def _name_path(self, name: str) -> Path:
+    def _get_name_path(self, name: str) -> Path:
         tagged = name if ":" in name else f"{name}:latest"
         return self._folder / "names" / quote(tagged, safe="")
 
     def _write_name(self, name: str, digest: str) -> None:
-        path = self._name_path(name)
+        path = self._get_name_path(name)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
         fresh.write_text(digest, encoding="ascii")
         fresh.replace(path)
@@ -335,7 +335,7 @@ class ImageStore:
         if not self._is_intact(digest):
             work = Path(tempfile.mkdtemp(prefix=_LOADING_PREFIX, dir=self.roots))
             try:
-                root = work / _ROOTFS
+                root = work / _ROOTFS_FOLDER
                 _make_folder(root)
                 wanted = json.loads(config)["rootfs"]["diff_ids"]
                 for layer, expected in zip(manifest["Layers"], wanted, strict=True):
@@ -362,7 +362,7 @@ class ImageStore:
             return False
         return True
 
-    def _lock_path(self, digest: str) -> Path:
+    def _get_lock_path(self, digest: str) -> Path:
         return self._folder / "locks" / digest
 
     def _pin_image(self, digest: str) -> None:
@@ -371,7 +371,7 @@ class ImageStore:
         Do nothing if the image doesn't exist.
         """
         if digest not in self._locks and (self.roots / digest).is_dir():
-            lock = os.open(self._lock_path(digest), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = os.open(self._get_lock_path(digest), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(lock, fcntl.LOCK_SH)
             self._locks[digest] = lock
 
@@ -384,12 +384,12 @@ def _verify_image(digest: str, folder: Path, known: Known | None = None) -> Stor
     try:
         config = (folder / _CONFIG).read_bytes()
     except FileNotFoundError:
-        raise _image_missing_error(digest) from None
+        raise _build_missing_image_error(digest) from None
     said = json.loads(config) if hashlib.sha256(config).hexdigest() == folder.name else {}
     taken = said.get("config") or {}
     labels = taken.get("Labels") or {}
     try:
-        held = compute_tree_digest(read_folder_entries(folder / _ROOTFS, known))
+        held = compute_tree_digest(read_folder_entries(folder / _ROOTFS_FOLDER, known))
     except OSError:
         held = ""
     if not held or labels.get(LABEL_FILES) != held:
@@ -398,7 +398,7 @@ def _verify_image(digest: str, folder: Path, known: Known | None = None) -> Stor
     return StoredImage(
         digest=digest,
         folder=folder,
-        place=_get_folder_identity(folder / _ROOTFS),
+        place=_get_folder_identity(folder / _ROOTFS_FOLDER),
         arguments=tuple(taken.get("Entrypoint") or ()) + tuple(taken.get("Cmd") or ()),
         environment=tuple(taken.get("Env") or ()),
         labels=labels,
@@ -503,7 +503,7 @@ def _remove_image_folder(folder: Path) -> None:
 def _is_stale(folder: Path) -> bool:
     """Return whether a folder is so old that no process can still be writing it."""
     try:
-        return time.time() - folder.stat().st_mtime > _OLD_S
+        return time.time() - folder.stat().st_mtime > _MIN_STALE_AGE_S
     except FileNotFoundError:
         return False
 
@@ -517,6 +517,6 @@ def _get_folder_identity(root: Path) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def _image_missing_error(name: str) -> EngineError:
+def _build_missing_image_error(name: str) -> EngineError:
     short = name.removeprefix("assayd/").removesuffix(":latest")
     return EngineError("image.missing", f"image {name} doesn't exist; run: assay images build {short}")

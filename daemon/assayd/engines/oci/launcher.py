@@ -70,7 +70,7 @@ class Launcher:
                 self._reap()
             if self._control.fileno() in ready and not self._handle_request():
                 break
-        self._end_all()
+        self._end_containers()
 
     def _handle_request(self) -> bool:
         """Handle one request, and return whether the daemon is still connected."""
@@ -183,7 +183,7 @@ class Launcher:
         with suppress(OSError):  # The daemon disconnected, which the next iteration notices.
             self._control.sendmsg([json.dumps(reply).encode()], passed)
 
-    def _end_all(self) -> None:
+    def _end_containers(self) -> None:
         while self._starting or self._running:
             for pid in (*self._starting, *self._running):
                 with suppress(ProcessLookupError):

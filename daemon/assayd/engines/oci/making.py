@@ -78,7 +78,7 @@ def timeout_error() -> EngineError:
 
 
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
-_STARTED = 19
+_START_TIME_INDEX = 19
 """Index of the start time among the fields after the name in ``/proc/PID/stat`` (field 22, counted from
 1).
 """
@@ -119,10 +119,10 @@ def _read_boot_and_pid_namespace() -> tuple[str, str]:
 def _read_start_time(pid: int) -> str:
     # The name can contain any characters, including parentheses.
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return text.rpartition(") ")[2].split()[_STARTED]
+    return text.rpartition(") ")[2].split()[_START_TIME_INDEX]
 
 
-_LOG_BYTES = 2000
+_MAX_LOG_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +210,7 @@ class ContainerFactory:
             daemon=create_process_mark(),
         )
         place = ContainerHostConfig(
-            root=str(self._image_mount_folder(host) / image.folder.name / image.root.name),
+            root=str(self._get_image_mount_folder(host) / image.folder.name / image.root.name),
             arguments=image.arguments,
             environment=image.environment,
             first_uid=ids.first_uid,
@@ -286,7 +286,7 @@ class ContainerFactory:
                 container.process = await launcher.launch(launch, streams)
             await self._threads.run(container.group.limit_pids, container.spec.pids)
         except ContainerStartError as problem:
-            raise _start_error(container, problem) from problem
+            raise _build_start_error(container, problem) from problem
         except TimeoutError as problem:
             raise timeout_error() from problem
 
@@ -346,7 +346,7 @@ class ContainerFactory:
             if self._launcher is None or self._launcher.gone:
                 if self._launcher is not None:
                     self._launcher.close()
-                image_mount_folder = self._image_mount_folder(host)
+                image_mount_folder = self._get_image_mount_folder(host)
                 if host.is_root:
                     await self._threads.run(partial(_make_mount_folders, image_mount_folder))
                 self._launcher = await LauncherProcess.start(
@@ -358,7 +358,7 @@ class ContainerFactory:
                 )
             return self._launcher
 
-    def _image_mount_folder(self, host: Host) -> Path:
+    def _get_image_mount_folder(self, host: Host) -> Path:
         """Return the folder through which the runtime accesses the images.
 
         Containers can lack access to a user's folders.
@@ -385,10 +385,10 @@ def _make_mount_folders(folder: Path) -> None:
         each.chmod(0o711 if each is folder.parent else 0o755)
 
 
-def _start_error(container: OciContainer, problem: ContainerStartError) -> EngineError:
+def _build_start_error(container: OciContainer, problem: ContainerStartError) -> EngineError:
     """Return the error for a failed start. Log the runtime's message, which submitters must not see."""
     try:
-        said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]
+        said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_MAX_LOG_BYTES:]
     except OSError:
         said = ""
     log.error("runtime.failed", container=container.record.name, status=str(problem), said=said)

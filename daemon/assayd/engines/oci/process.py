@@ -98,14 +98,14 @@ class LauncherConnection:
         peer died.
         """
         if self.gone:
-            raise self._death_error()
+            raise self._build_exited_error()
         waiting: asyncio.Future[ContainerProcess] = self._loop.create_future()
         self._starting[name] = waiting
         try:
             socket.send_fds(self._control, [json.dumps(request).encode()], list(descriptors))
             return await waiting
         except OSError as problem:
-            raise self._death_error() from problem
+            raise self._build_exited_error() from problem
         finally:
             self._starting.pop(name, None)
 
@@ -116,12 +116,12 @@ class LauncherConnection:
         peer died.
         """
         if self.gone:
-            raise self._death_error()
+            raise self._build_exited_error()
         waiting: asyncio.Future[int] = self._loop.create_future()
         try:
             self._control.send(json.dumps(request).encode())
         except OSError as problem:
-            raise self._death_error() from problem
+            raise self._build_exited_error() from problem
         self._requested_descriptors[name] = waiting  # Kept until the answer, even if the caller is cancelled.
         return await waiting
 
@@ -139,11 +139,11 @@ class LauncherConnection:
         self._loop.remove_reader(self._control)
         self._control.close()
         if not self.ready.done():
-            self.ready.set_exception(self._death_error())
+            self.ready.set_exception(self._build_exited_error())
         either: list[asyncio.Future[ContainerProcess] | asyncio.Future[int]] = [*self._starting.values()]
         for waiting in (*either, *self._requested_descriptors.values()):
             if not waiting.done():
-                waiting.set_exception(self._death_error())
+                waiting.set_exception(self._build_exited_error())
         if not self.ready.cancelled():
             self.ready.exception()  # The caller may have been cancelled.
         for process in self._running.values():
@@ -218,11 +218,11 @@ class LauncherConnection:
         elif descriptors:
             waiting.set_result(descriptors.pop())
         else:
-            waiting.set_exception(self._death_error())
+            waiting.set_exception(self._build_exited_error())
             return False
         return True
 
-    def _death_error(self) -> EngineError:
+    def _build_exited_error(self) -> EngineError:
         return EngineError("engine.launcher", f"{self._name} has died", retryable=True)
 
 
@@ -302,11 +302,11 @@ class PipeStream:
         closed.
         """
         if self._writing is None or self._stdin_protocol.lost:
-            raise _broken_error()
+            raise _build_launcher_error()
         self._writing.write(data)
         await self._stdin_protocol.room.wait()
         if self._stdin_protocol.lost:
-            raise _broken_error()
+            raise _build_launcher_error()
 
     @property
     def diagnostics(self) -> bytes:
@@ -505,7 +505,7 @@ class LauncherProcess:
         try:
             return await self._control.request_descriptor(name, {"id": name, "tree": path})
         except ContainerStartError as problem:
-            raise mapping_error(path, int(str(problem))) from problem
+            raise build_mount_error(path, int(str(problem))) from problem
 
     def forget(self, name: str) -> None:
         """Stop tracking a removed container."""
@@ -525,7 +525,7 @@ class LauncherProcess:
             self._process.wait()
 
 
-def _broken_error() -> EngineError:
+def _build_launcher_error() -> EngineError:
     return EngineError("engine.stream_broken", "the container no longer reads its input", retryable=True)
 
 
@@ -540,10 +540,10 @@ def open_read_only_mount(path: str) -> int:
     try:
         return launcher.open_read_only_mount(_libc, path)
     except OSError as problem:
-        raise mapping_error(path, problem.errno or 0) from problem
+        raise build_mount_error(path, problem.errno or 0) from problem
 
 
-def mapping_error(path: str, number: int) -> EngineError:
+def build_mount_error(path: str, number: int) -> EngineError:
     """Return the error for a folder that can't be mounted for a container."""
     old = "; templates need Linux 5.12" if number == errno.ENOSYS else ""
     return EngineError("engine.template", f"can't map the owner of {path}: {os.strerror(number)}{old}")

@@ -45,7 +45,7 @@ else:  # Doesn't use the enum module, which a child would be the first to load.
     import _signal as signal
 
 MESSAGE_BYTES = 192 * 1024
-DESCRIPTORS = 16
+MAX_DESCRIPTORS = 16
 BASE = "/sandbox"
 """The template's only writable folder: a tmpfs of the runtime, too small for anything but mount points."""
 
@@ -60,14 +60,14 @@ _SECCOMP_FILTER, _AMBIENT_CLEAR_ALL, _CAPABILITY_VERSION = 2, 4, 0x20080522
 _MAX_CAPABILITIES = 64
 _JOIN_SESSION_KEYRING = 1
 _INSTRUCTION_BYTES, _FILTER_HEAD_BYTES = 8, 16
-_COMPILED_HEAD_BYTES = 16
+_PYC_HEADER_BYTES = 16
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 _AF_INET, _SOCK_DGRAM = int(socket.AF_INET), int(socket.SOCK_DGRAM)
-_CALLS = {
+_SYSCALL_NUMBERS = {
     "x86_64": {"clone": 56, "pivot_root": 155, "keyctl": 250},
     "aarch64": {"clone": 220, "pivot_root": 41, "keyctl": 219},
 }
-_MOVE_MOUNT = 429
+_MOVE_MOUNT_NUMBER = 429
 
 _libc = ctypes.PyDLL(None, use_errno=True)
 """The C library. Its calls keep the GIL, because a clone made while another thread holds the GIL could never
@@ -76,7 +76,7 @@ acquire it.
 _libc.syscall.argtypes, _libc.syscall.restype = [ctypes.c_long] * 6, ctypes.c_long
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 _libc.mount.argtypes = [*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p]
-_number = _CALLS.get(os.uname().machine, {})
+_number = _SYSCALL_NUMBERS.get(os.uname().machine, {})
 
 Json = Mapping[str, Any]
 
@@ -112,7 +112,7 @@ class Template:
     def _handle_request(self) -> Callable[[], None] | None:
         """Handle one request. Return the function to run in the resulting child, or None in the template."""
         data, descriptors, _, _ = socket.recv_fds(
-            self._control, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            self._control, MESSAGE_BYTES, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
         )
         if not data:
             os._exit(0)
@@ -197,7 +197,7 @@ def _load_runner(file: str, preload: Sequence[str]) -> Callable[[], None] | None
     names: dict[str, Any] = {"__name__": "guest"}
     if file:
         with open(file, "rb") as compiled:  # noqa: PTH123 - this program is to stay small
-            exec(marshal.loads(compiled.read()[_COMPILED_HEAD_BYTES:]), names)  # noqa: S102, S302 - the image's own
+            exec(marshal.loads(compiled.read()[_PYC_HEADER_BYTES:]), names)  # noqa: S102, S302 - the image's own
     kept = dict(os.environ)
     constants = kept.get("ASSAYD_CONSTANTS", "").split(":")
     os.environ.clear()
@@ -298,7 +298,7 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
     _mount("work", root + BASE, "tmpfs", flags, f"{request['work']},{owner}")
     os.chdir(root)
     _raise_on_error(
-        _libc.syscall(_number["pivot_root"], *[ctypes.addressof(_HERE)] * 2, 0, 0, 0), "pivot_root"
+        _libc.syscall(_number["pivot_root"], *[ctypes.addressof(_CURRENT_DIR)] * 2, 0, 0, 0), "pivot_root"
     )
     _raise_on_error(_libc.umount2(b".", _DETACH), "umount")
     os.chdir("/")
@@ -324,9 +324,14 @@ def _mount_groups(target: str, names: Sequence[str], trees: Sequence[int]) -> No
         place = f"{target}/{name}".rstrip("/")
         if name:
             os.mkdir(place, 0o755)  # noqa: PTH102 - this program is to stay small
-        _place.value = place.encode()
+        _path_buffer.value = place.encode()
         moved = _libc.syscall(
-            _MOVE_MOUNT, tree, ctypes.addressof(_NOTHING), -100, ctypes.addressof(_place), _MOVE_EMPTY_PATH
+            _MOVE_MOUNT_NUMBER,
+            tree,
+            ctypes.addressof(_EMPTY_STRING),
+            -100,
+            ctypes.addressof(_path_buffer),
+            _MOVE_EMPTY_PATH,
         )
         _raise_on_error(moved, f"move_mount {place}")
 
@@ -403,7 +408,7 @@ def _raise_on_error(result: int, what: str) -> None:
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-_HERE = ctypes.create_string_buffer(b".")
-_NOTHING = ctypes.create_string_buffer(b"")
-_place = ctypes.create_string_buffer(256)
+_CURRENT_DIR = ctypes.create_string_buffer(b".")
+_EMPTY_STRING = ctypes.create_string_buffer(b"")
+_path_buffer = ctypes.create_string_buffer(256)
 """A buffer for a mount point. Its size is fixed, because ctypes would create a class for each size."""

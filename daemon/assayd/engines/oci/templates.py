@@ -73,7 +73,7 @@ _MAX_CONSECUTIVE_FAILURES = 3
 """Consecutive failures after which a template is paused."""
 PAUSE_S = 60.0
 """Seconds for which a failed template is paused; containers start without it."""
-_DIAGNOSTICS = 500
+_MAX_DIAGNOSTIC_CHARS = 500
 
 Key = tuple[str, str, tuple[str, ...], str, tuple[int, int, int]]
 
@@ -330,7 +330,7 @@ class TemplatePool:
     async def _launch_template(self, container: OciContainer, control: int) -> None:
         """Start a template with the runtime. The template's standard input is the socket."""
         ends, streams = create_pipes()
-        container.stream = PipeStream(_do_nothing)
+        container.stream = PipeStream(_ignore_output)
         try:
             await container.stream.connect(ends)
             await self._maker.launch_container(container, [control, *streams[1:]])
@@ -351,7 +351,7 @@ class TemplatePool:
                 await control.ready
         except (OSError, TimeoutError, EngineError) as problem:
             said = container.stream.diagnostics if container.stream is not None else b""
-            text = said.decode("utf-8", "replace")[-_DIAGNOSTICS:]
+            text = said.decode("utf-8", "replace")[-_MAX_DIAGNOSTIC_CHARS:]
             log.error("template.ended_early", container=container.record.name, said=text)
             reason = f"the template didn't start: {problem or 'too late'}"
             raise EngineError("engine.launcher", reason, retryable=True) from problem
@@ -374,18 +374,18 @@ class TemplatePool:
             log.warning("template.lost", container=template.container.record.name)
 
 
-async def _do_nothing() -> None:
+async def _ignore_output() -> None:
     """Do nothing, because a template writes nothing to its standard output."""
 
 
 _LIBRARY = "libseccomp.so.2"
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_ACTIONS = {"SCMP_ACT_ALLOW": _ALLOW, "SCMP_ACT_ERRNO": _ERRNO}
-_OPERATORS = {
+_ACTION_CODES = {"SCMP_ACT_ALLOW": _ALLOW, "SCMP_ACT_ERRNO": _ERRNO}
+_OPERATOR_CODES = {
     name: number for number, name in enumerate(("NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"), start=1)
 }
 _INSTRUCTION_BYTES = 8
-_UNKNOWN_CALL = -1
+_UNKNOWN_SYSCALL = -1
 _OPTIMIZE, _BINARY_TREE = 8, 2
 _MAX_BYTES = 4096 * _INSTRUCTION_BYTES
 
@@ -411,7 +411,7 @@ def compile_filter(text: str, machine: str) -> bytes:
     library = _load_library()
     context = library.seccomp_init(_get_action_code(profile["defaultAction"], profile["defaultErrnoRet"]))
     if not context:
-        raise _seccomp_error("start", -errno.ENOMEM)
+        raise _build_seccomp_error("start", -errno.ENOMEM)
     try:
         for rule in profile["syscalls"]:
             _add_rule(library, context, rule)
@@ -428,11 +428,11 @@ def _add_rule(library: ctypes.CDLL, context: int, rule: Mapping[str, Any]) -> No
     for name in rule["names"]:
         number = library.seccomp_syscall_resolve_name(name.encode())
         # Not a system call of this machine, or unknown to the library: the default action applies.
-        if number == _UNKNOWN_CALL:
+        if number == _UNKNOWN_SYSCALL:
             continue
         done = library.seccomp_rule_add_array(context, action, number, len(compared), compared)
         if done < 0:
-            raise _seccomp_error(f"add {name}", done)
+            raise _build_seccomp_error(f"add {name}", done)
 
 
 def _to_comparisons(conditions: Sequence[Mapping[str, Any]]) -> ctypes.Array[_ArgumentComparison]:
@@ -440,7 +440,7 @@ def _to_comparisons(conditions: Sequence[Mapping[str, Any]]) -> ctypes.Array[_Ar
         *(
             _ArgumentComparison(
                 each["index"],
-                _OPERATORS[each["op"].removeprefix("SCMP_CMP_")],
+                _OPERATOR_CODES[each["op"].removeprefix("SCMP_CMP_")],
                 each["value"],
                 each.get("valueTwo", 0),
             )
@@ -454,17 +454,17 @@ def _export_bpf(library: ctypes.CDLL, context: int) -> bytes:
     try:
         done = library.seccomp_export_bpf(context, descriptor)
         if done < 0:
-            raise _seccomp_error("export", done)
+            raise _build_seccomp_error("export", done)
         made = os.pread(descriptor, _MAX_BYTES + 1, 0)
     finally:
         os.close(descriptor)
     if not made or len(made) > _MAX_BYTES or len(made) % _INSTRUCTION_BYTES:
-        raise _seccomp_error("export", -errno.EMSGSIZE)
+        raise _build_seccomp_error("export", -errno.EMSGSIZE)
     return made
 
 
 def _get_action_code(name: str, number: int) -> int:
-    return _ACTIONS[name] | (number if name == "SCMP_ACT_ERRNO" else 0)
+    return _ACTION_CODES[name] | (number if name == "SCMP_ACT_ERRNO" else 0)
 
 
 def _load_library() -> ctypes.CDLL:
@@ -488,6 +488,6 @@ def _load_library() -> ctypes.CDLL:
     return library
 
 
-def _seccomp_error(what: str, result: int) -> EngineError:
+def _build_seccomp_error(what: str, result: int) -> EngineError:
     reason = os.strerror(-result)
     return EngineError("engine.seccomp", f"libseccomp could not {what} the seccomp filter: {reason}")

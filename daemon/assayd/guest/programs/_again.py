@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 builtin_names.isolate_builtins(globals())
 
-_MAX_S = 0.02
+_MAX_CPU_S = 0.02
 """CPU seconds after which no further run begins. Code that took longer isn't run again at all."""
 _KILL_TIMEOUT_S = 1.0
 """Seconds after which a hanging run ends the process. The unit then runs again without a check."""
-_MAX_CHARS = 4096
+_MAX_RESULT_CHARS = 4096
 
 
 class _NullStream:
@@ -57,12 +57,12 @@ def repeat_calls(
         reporter: the reporter to which the check is reported.
         form: a function that converts a result to JSON.
     """
-    if spent_s > _MAX_S or len(repr(first)) > _MAX_CHARS:
+    if spent_s > _MAX_CPU_S or len(repr(first)) > _MAX_RESULT_CHARS:
         return []
     reporter.event("check", "", allowed=True, enforced=False)
     streams = sys.stdout, sys.stderr
     sys.stdout = sys.stderr = _NullStream()
-    until, found = process_time() + _MAX_S, []
+    until, found = process_time() + _MAX_CPU_S, []
     setitimer(ITIMER_REAL, _KILL_TIMEOUT_S)
     left = iter(tries)
     while process_time() < until and (each := _get_next_try(left)) is not None:
@@ -84,4 +84,4 @@ def _run_try(each: Try, form: Form) -> object:
         value = form(each()).value
     except BaseException:  # noqa: BLE001 - guest code, which may raise whatever it likes
         return None
-    return value if len(repr(value)) <= _MAX_CHARS else None
+    return value if len(repr(value)) <= _MAX_RESULT_CHARS else None

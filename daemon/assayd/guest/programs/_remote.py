@@ -10,7 +10,7 @@ from __future__ import annotations
 from .. import builtin_names
 from ..peer import (
     CONVERTED_EXCEPTIONS,
-    InvalidPeerMessage,
+    InvalidPeerMessageError,
     Peer,
     PeerExitedError,
     RemoteException,
@@ -67,7 +67,7 @@ class SolutionClient:
         """Wait until the solution is imported. Return the reason if the import fails, otherwise None."""
         try:
             kind, content = self._peer.receive()
-        except (PeerExitedError, InvalidPeerMessage) as problem:
+        except (PeerExitedError, InvalidPeerMessageError) as problem:
             self._record_fault("ended", str(problem))
             return {"status": "ended"}
         if kind == "ready" and type(content) is list:
@@ -100,10 +100,10 @@ class SolutionClient:
         try:
             value = self._peer.ask(operation, number, name, args, kwargs or {})
         except RemoteException as remote:
-            raise self._to_exception(remote, operation, name, args) from None
+            raise self._rebuild_exception(remote, operation, name, args) from None
         except PeerExitedError as problem:
             raise self._record_fault("ended", f"The solution's process has ended: {problem}") from None
-        except InvalidPeerMessage as problem:
+        except InvalidPeerMessageError as problem:
             raise self._record_fault("protocol", f"The solution sent {problem}") from None
         except TransferError as problem:
             raise self._record_fault(
@@ -147,7 +147,7 @@ class SolutionClient:
             self.fault = {"kind": kind, "message": message[:1000]}
         return SolutionFault(message)
 
-    def _to_exception(
+    def _rebuild_exception(
         self, remote: RemoteException, operation: str, name: str, args: tuple[object, ...]
     ) -> BaseException:
         told: Raised = remote.told
@@ -366,7 +366,7 @@ _OPERATOR_NAMES = (
     "divmod rdivmod pow rpow matmul rmatmul and rand or ror xor rxor lshift rlshift rshift rrshift "
     "iadd isub imul neg pos abs invert round int float index complex trunc floor ceil"
 )
-_UNARY = frozenset(
+_UNARY_OPERATORS = frozenset(
     {"neg", "pos", "abs", "invert", "round", "int", "float", "index", "complex", "trunc", "floor", "ceil"}
 )
 
@@ -386,7 +386,7 @@ for _name in _OPERATOR_NAMES.split():
     setattr(
         RemoteObject,
         f"__{_name}__",
-        (_build_reduce_method if _name in _UNARY else _build_comparison_method)(f"__{_name}__"),
+        (_build_reduce_method if _name in _UNARY_OPERATORS else _build_comparison_method)(f"__{_name}__"),
     )
 
 
@@ -402,7 +402,7 @@ def _perform_call(
     operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
 ) -> object:
     if operation != "call":
-        raise InvalidPeerMessage("something else than a call")
+        raise InvalidPeerMessageError("something else than a call")
     return value(*args, **kwargs)  # type: ignore[operator]
 
 

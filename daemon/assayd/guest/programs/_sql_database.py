@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-_PASSED = (
+_ALLOWED_ACTIONS = (
     "SELECT", "READ", "INSERT", "UPDATE", "DELETE", "RECURSIVE", "TRANSACTION", "SAVEPOINT",
     "ALTER_TABLE", "CREATE_TABLE", "CREATE_TEMP_TABLE", "CREATE_INDEX", "CREATE_TEMP_INDEX",
     "CREATE_VIEW", "CREATE_TEMP_VIEW", "REINDEX",
 )  # fmt: skip
 _ALLOWED_IN_SCHEMAS = ("CREATE_TRIGGER",)
-_REFUSED = (
+_REFUSED_ACTIONS = (
     "ATTACH", "DETACH", "DROP_TABLE", "DROP_TEMP_TABLE", "DROP_INDEX", "DROP_TEMP_INDEX", "DROP_VIEW",
     "DROP_TEMP_VIEW", "DROP_TRIGGER", "DROP_TEMP_TRIGGER", "DROP_VTABLE", "CREATE_TRIGGER",
     "CREATE_TEMP_TRIGGER", "CREATE_VTABLE", "ANALYZE", "PRAGMA", "FUNCTION",
@@ -45,12 +45,12 @@ _ACTIONS_BY_RULE = {
     "sql.statement": ("ANALYZE",),
 }  # fmt: skip
 """Actions by the rule that refuses them; allowed if the profile turns it off or into a warning."""
-_MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree_i32"})
+_VIRTUAL_MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree_i32"})
 # The functions with which ALTER TABLE renames and drops.
 _ALTERING = frozenset({"sqlite_rename_table", "sqlite_rename_column", "sqlite_drop_column"})
-_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "writefile", "edit"}) | _ALTERING
-_TABLES = frozenset({"sqlite_dbpage"})
-_HARMLESS = {
+_REFUSED_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "writefile", "edit"}) | _ALTERING
+_REFUSED_TABLES = frozenset({"sqlite_dbpage"})
+_ALLOWED_PRAGMAS = {
     # Foreign keys are enforced anyway, and programs often enable them.
     "foreign_keys": frozenset({"", "1", "on", "true", "yes"}),
     # Full-text tables read this whenever they are opened.
@@ -58,7 +58,7 @@ _HARMLESS = {
 }
 """Allowed PRAGMAs with their allowed arguments, in addition to the read-only ones."""
 
-_LIMITS = (
+_SQLITE_LIMITS = (
     ("LENGTH", 16 * 2**20),
     ("SQL_LENGTH", 2**20),
     ("EXPR_DEPTH", 500),
@@ -79,9 +79,9 @@ _SETTINGS = (
 )
 
 _MAX_ACTS = 200
-_NONE: frozenset[str] = frozenset()
+_NO_NAMES: frozenset[str] = frozenset()
 
-_NAMED = re.compile(r'"([^"\n]+\.[ct]sv)"|\[([^\]\n]+\.[ct]sv)\]|`([^`\n]+\.[ct]sv)`', re.IGNORECASE)
+_CSV_PATTERN = re.compile(r'"([^"\n]+\.[ct]sv)"|\[([^\]\n]+\.[ct]sv)\]|`([^`\n]+\.[ct]sv)`', re.IGNORECASE)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_FIELD_CHARS = 16 * 2**20
@@ -95,13 +95,15 @@ class SqlGuard:
     ) -> None:
         import sqlite3
 
-        names = [*_PASSED, *(_ALLOWED_IN_SCHEMAS if schema else ())]
+        names = [*_ALLOWED_ACTIONS, *(_ALLOWED_IN_SCHEMAS if schema else ())]
         names += [name for rule in sorted(admits) for name in _ACTIONS_BY_RULE.get(rule, ())]
-        self._modules = _MODULES if "sql.virtual_table" in admits else frozenset()
-        self._functions = _FUNCTIONS - _ALTERING if "sql.alter" in admits else _FUNCTIONS
+        self._modules = _VIRTUAL_MODULES if "sql.virtual_table" in admits else frozenset()
+        self._functions = _REFUSED_FUNCTIONS - _ALTERING if "sql.alter" in admits else _REFUSED_FUNCTIONS
         self._virtual = (sqlite3.SQLITE_CREATE_VTABLE, sqlite3.SQLITE_DROP_VTABLE)
         self._passed = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in names)
-        self._words = {getattr(sqlite3, f"SQLITE_{name}"): name.replace("_", " ") for name in _REFUSED}
+        self._words = {
+            getattr(sqlite3, f"SQLITE_{name}"): name.replace("_", " ") for name in _REFUSED_ACTIONS
+        }
         self._drops = "sql.drop" in admits
         self._pragmas = pragmas | {"foreign_keys"} if schema else pragmas
         self._pragma, self._function = sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_FUNCTION
@@ -133,12 +135,12 @@ class SqlGuard:
 
     def _is_allowed(self, action: int, first: str, second: str) -> bool:
         if action == self._pragma:
-            return first in self._pragmas or second in _HARMLESS.get(first, ())
+            return first in self._pragmas or second in _ALLOWED_PRAGMAS.get(first, ())
         if action == self._function:
             return second not in self._functions
         if action in self._virtual:
             return second in self._modules and (action == self._virtual[0] or self._drops)
-        return action in self._passed and first not in _TABLES
+        return action in self._passed and first not in _REFUSED_TABLES
 
 
 def connect(path: str, *, max_bytes: int, schema: bool) -> sqlite3.Connection:
@@ -147,7 +149,7 @@ def connect(path: str, *, max_bytes: int, schema: bool) -> sqlite3.Connection:
 
     connection = sqlite3.connect(path, isolation_level=None, timeout=0)
     connection.text_factory = _text
-    for name, most in _LIMITS:
+    for name, most in _SQLITE_LIMITS:
         connection.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), most)
     for setting in _SETTINGS:
         connection.execute(f"PRAGMA {setting}")
@@ -164,7 +166,7 @@ def _text(content: bytes) -> str:
     return content.decode("utf-8", "replace")
 
 
-class UnreadableCsv(Exception):
+class UnreadableCsvError(Exception):
     """An exception raised when a file can't be read as a table."""
 
 
@@ -173,11 +175,11 @@ def load_files(connection: sqlite3.Connection, text: str) -> dict[str, str]:
 
     Return the errors of files that can't be opened, by name.
 
-    Raises: UnreadableCsv, if a file isn't valid CSV; sqlite3.Error.
+    Raises: UnreadableCsvError, if a file isn't valid CSV; sqlite3.Error.
     """
     missing: dict[str, str] = {}
     csv.field_size_limit(_MAX_FIELD_CHARS)
-    for name in dict.fromkeys("".join(groups) for groups in _NAMED.findall(text)):
+    for name in dict.fromkeys("".join(groups) for groups in _CSV_PATTERN.findall(text)):
         if _is_table(connection, name):
             continue
         try:
@@ -218,7 +220,7 @@ def _raise_outside_work_dir() -> int:
 def _load_table(connection: sqlite3.Connection, name: str, descriptor: int) -> None:
     with open(descriptor, encoding="utf-8-sig", newline="") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnreadableCsv(f"{name} is not a regular file")
+            raise UnreadableCsvError(f"{name} is not a regular file")
         with _translate_errors(name):
             rows = csv.reader(stream, delimiter="\t" if name.lower().endswith(".tsv") else ",", strict=True)
             columns = _build_column_names(name, next(rows, []))
@@ -236,18 +238,18 @@ def _translate_errors(name: str) -> Iterator[None]:
     try:
         yield
     except csv.Error as problem:
-        raise UnreadableCsv(f"{name}: {problem}") from None
+        raise UnreadableCsvError(f"{name}: {problem}") from None
     except UnicodeDecodeError:
-        raise UnreadableCsv(f"{name} is not UTF-8 text") from None
+        raise UnreadableCsvError(f"{name} is not UTF-8 text") from None
 
 
 def _build_column_names(name: str, heads: Sequence[str]) -> list[str]:
     """Return the quoted names of the columns, made unique.
 
-    Raises: UnreadableCsv, if the first line is missing.
+    Raises: UnreadableCsvError, if the first line is missing.
     """
     if not heads:
-        raise UnreadableCsv(f"{name} has no first line that names its columns")
+        raise UnreadableCsvError(f"{name} has no first line that names its columns")
     taken: dict[str, int] = {}
     columns = []
     for number, head in enumerate(heads, 1):
@@ -260,7 +262,7 @@ def _build_column_names(name: str, heads: Sequence[str]) -> list[str]:
 def _pad_rows(name: str, rows: Iterator[list[str]], width: int) -> Iterator[list[str | None]]:
     for number, row in enumerate(rows, 2):
         if len(row) > width:
-            raise UnreadableCsv(f"{name}, record {number}: {len(row)} fields, and {width} columns")
+            raise UnreadableCsvError(f"{name}, record {number}: {len(row)} fields, and {width} columns")
         if row:
             yield [*row, *[None] * (width - len(row))]
 
@@ -269,15 +271,17 @@ def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""').replace("\0", "") + '"'
 
 
-_READABLE = "data/"
+_READABLE_PREFIX = "data/"
 _MAX_BYTES = 16 * 2**20
 _MOST_DEPTH = 5
 _NO_END = "4294967295"
 """The last number of a series without a second argument, as in the shell."""
-_SKIPPED = r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)"
-_CALL = re.compile(rf"{_SKIPPED}|(?P<call>\bgenerate_series\s*\()", re.DOTALL | re.IGNORECASE)
-_SIGN = re.compile(rf"{_SKIPPED}|[(),]", re.DOTALL)
-_ALIAS = re.compile(
+_SKIPPED_PATTERN = r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)"
+_SERIES_PATTERN = re.compile(
+    rf"{_SKIPPED_PATTERN}|(?P<call>\bgenerate_series\s*\()", re.DOTALL | re.IGNORECASE
+)
+_DELIM_PATTERN = re.compile(rf"{_SKIPPED_PATTERN}|[(),]", re.DOTALL)
+_ALIAS_PATTERN = re.compile(
     r"\s*(?!(?:WHERE|ORDER|GROUP|HAVING|LIMIT|WINDOW|JOIN|LEFT|RIGHT|FULL|INNER|CROSS|NATURAL|ON|USING|UNION|"
     r"EXCEPT|INTERSECT|RETURNING)\b)(?:AS\b|[A-Za-z_\"`])",
     re.IGNORECASE,
@@ -306,8 +310,8 @@ class ShellFunctions:
 
     def _readfile(self, path: object) -> bytes | None:
         name = str(path)
-        if not name.startswith(_READABLE) or ".." in name.split("/"):
-            self.refused = f"not authorized: readfile reads below {_READABLE} only, not {name[:100]!r}"
+        if not name.startswith(_READABLE_PREFIX) or ".." in name.split("/"):
+            self.refused = f"not authorized: readfile reads below {_READABLE_PREFIX} only, not {name[:100]!r}"
             raise ValueError(self.refused)
         try:
             descriptor = open_in_work_dir(name)
@@ -327,7 +331,7 @@ def expand_series(statement: str, depth: int = 0) -> str:
     Calls that are nested too deeply, or don't have one to three arguments, are unchanged.
     """
     parts, done = [], 0
-    for found in _CALL.finditer(statement):
+    for found in _SERIES_PATTERN.finditer(statement):
         if found["call"] is None or found.start() < done:
             continue
         *arguments, end = _split_arguments(statement, found.end())
@@ -336,7 +340,7 @@ def expand_series(statement: str, depth: int = 0) -> str:
         if not 1 <= len(arguments) <= 3:
             continue
         arguments = [expand_series(argument, depth + 1) for argument in arguments]
-        alias = "" if _ALIAS.match(statement, int(end)) else " AS generate_series"
+        alias = "" if _ALIAS_PATTERN.match(statement, int(end)) else " AS generate_series"
         parts += [statement[done : found.start()], _build_series_query(arguments), alias]
         done = int(end)
     return "".join([*parts, statement[done:]])
@@ -345,7 +349,7 @@ def expand_series(statement: str, depth: int = 0) -> str:
 def _split_arguments(statement: str, begin: int) -> Iterator[str]:
     """Yield a call's arguments, then the index after the call, or an empty string if it isn't closed."""
     depth, start = 0, begin
-    for found in _SIGN.finditer(statement, begin):
+    for found in _DELIM_PATTERN.finditer(statement, begin):
         if found[0] == "(":
             depth += 1
         elif found[0] in {")", ","} and depth == 0:

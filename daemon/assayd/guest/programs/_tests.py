@@ -40,7 +40,7 @@ builtin_names.isolate_builtins(globals())
 
 _REPLACEABLE_BUILTINS = frozenset({"__import__", "breakpoint", "input", "open", "print", "_"})
 """Built-in names that fixtures can replace for longer than one step."""
-_CODE = (
+_CODE_TYPES = (
     FunctionType, BuiltinFunctionType, type, staticmethod, classmethod, property, partial, cached_property,
 )  # fmt: skip
 
@@ -48,17 +48,17 @@ _EXTERNAL_CODE = (("sys", "exc_info"), ("asyncio", "BaseEventLoop"), ("asyncio",
 """Objects outside the framework's packages that decide outcomes or run tests."""
 
 _Names = Mapping[str, object]
-_bases_of = type.__dict__["__bases__"].__get__
+_get_bases = type.__dict__["__bases__"].__get__
 
 MAX_TESTS = 1000
 _CHECKED_PACKAGES = ("pytest", "_pytest", "pluggy", "pytest_asyncio", "unittest")
-_MAX_ID = 500
-_MAX_OUTPUT = 4000
+_MAX_NODEID_CHARS = 500
+_MAX_CAPTURED_CHARS = 4000
 _MAX_NOTES = 5
-_STEPS = "pytest_runtest_"
+_STEP_PREFIX = "pytest_runtest_"
 """Prefix of the hooks for the steps of a test."""
-_NEXT = {None: "setup", "setup": "call", "call": "teardown"}
-_GOOD = frozenset({"passed", "skipped", "xfailed", "xpassed"})
+_NEXT_BY_STEP = {None: "setup", "setup": "call", "call": "teardown"}
+_GOOD_OUTCOMES = frozenset({"passed", "skipped", "xfailed", "xpassed"})
 _SUCCESS_CODES = frozenset({0, 5})
 """Exit codes of the framework: success; no tests collected."""
 _INTERNAL_ERROR = 3
@@ -89,7 +89,7 @@ class CodeSnapshot:
                 for key, value in _iter_code_items(vars(kind))
             ]
         self._keys = [(vars(kind), frozenset(vars(kind)), _name(kind)) for kind in classes]
-        self._bases = [(kind, _bases_of(kind), _name(kind)) for kind in classes]
+        self._bases = [(kind, _get_bases(kind), _name(kind)) for kind in classes]
         self._held += [
             (vars(builtins), key, value, f"builtins.{key}")
             for key, value in vars(builtins).items()
@@ -105,7 +105,7 @@ class CodeSnapshot:
             if names.keys() != keys and (added := _find_new_code_names(names, keys)):
                 return f"{name}.{added[0]}"
         for kind, bases, name in self._bases:
-            if _bases_of(kind) is not bases:
+            if _get_bases(kind) is not bases:
                 return f"{name}.__bases__"
         loaded = dict(_iter_modules())
         return next((name for name, module in self._modules.items() if loaded.get(name) is not module), None)
@@ -116,7 +116,7 @@ def iter_shadowed_attributes(thing: object) -> Iterator[tuple[str, object]]:
     kinds = type(thing).__mro__
     for key, value in list(getattr(thing, "__dict__", {}).items()):
         found = next((vars(kind)[key] for kind in kinds if key in vars(kind)), None)
-        if isinstance(found, _CODE) and not isinstance(found, cached_property):
+        if isinstance(found, _CODE_TYPES) and not isinstance(found, cached_property):
             yield key, value
 
 
@@ -139,7 +139,7 @@ def _iter_modules() -> Iterator[tuple[str, ModuleType]]:
 
 def _iter_code_items(names: _Names) -> Iterator[tuple[str, object]]:
     for key, value in list(names.items()):
-        if isinstance(value, _CODE):
+        if isinstance(value, _CODE_TYPES):
             yield key, value
 
 
@@ -185,7 +185,9 @@ class PytestReporter:
         """
         self._check_unchanged("after the last test")
         good = self._whole and not self._notes and exit_code in _SUCCESS_CODES
-        good = good and list(self._ended) == self._collected and _GOOD.issuperset(self._ended.values())
+        good = (
+            good and list(self._ended) == self._collected and _GOOD_OUTCOMES.issuperset(self._ended.values())
+        )
         return {
             "status": "returned" if good else "failed",
             "framework": exit_code,
@@ -318,7 +320,7 @@ class _RunningTest:
     def process_report(self, report: Any, problem: BaseException | None, texts: Texts) -> None:
         """Record the report of the test's next step (setup, call or teardown)."""
         step = self.due
-        self.due = _NEXT.get(step)
+        self.due = _NEXT_BY_STEP.get(step)
         if step == "setup" and not report.passed:
             self.due = "teardown"
         outcome = _determine_outcome(report, step)
@@ -372,7 +374,7 @@ def _iter_registered(session: Any) -> Iterator[tuple[str, object]]:
         yield f"the plugin {name}", plugin
     for name, caller in vars(manager.hook).items():
         # The config has a proxy that caches what it was asked for.
-        proxied = vars(config.hook).get(name, caller) if name.startswith(_STEPS) else caller
+        proxied = vars(config.hook).get(name, caller) if name.startswith(_STEP_PREFIX) else caller
         yield f"the hook {name}", proxied
         yield f"how the hook {name} is called", getattr(caller, "_hookexec", None)
         for place, implementation in enumerate(getattr(caller, "get_hookimpls", tuple)()):
@@ -432,17 +434,17 @@ def _get_captured_output(report: Any) -> dict[str, object]:
 
 
 def _truncate_middle(text: str) -> str:
-    half = _MAX_OUTPUT // 2
-    if len(text) > _MAX_OUTPUT:
-        text = f"{text[:half]}\n[… {len(text) - _MAX_OUTPUT} characters omitted …]\n{text[-half:]}"
+    half = _MAX_CAPTURED_CHARS // 2
+    if len(text) > _MAX_CAPTURED_CHARS:
+        text = f"{text[:half]}\n[… {len(text) - _MAX_CAPTURED_CHARS} characters omitted …]\n{text[-half:]}"
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _clean_node_id(nodeid: str) -> str:
-    return clean_text(nodeid)[:_MAX_ID]
+    return clean_text(nodeid)[:_MAX_NODEID_CHARS]
 
 
 def _make_unique_name(nodeid: str, number: int) -> str:
     """Return a name, truncated if it is long. In this case, a number makes it unique."""
     name = clean_text(nodeid)
-    return name if len(name) <= _MAX_ID else f"{name[: _MAX_ID - 10]}…{number}"
+    return name if len(name) <= _MAX_NODEID_CHARS else f"{name[: _MAX_NODEID_CHARS - 10]}…{number}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 builtin_names.isolate_builtins(globals())
 
 _MESSAGE_CHARS = 400
-_TOLD = ("error_type", "line")
+_ERROR_FIELDS = ("error_type", "line")
 
 
 def run_each_call(
@@ -44,7 +44,10 @@ def _run_call(function: Callable[..., object], args: Sequence[object], text: Sub
         value = function(*args)
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
         raised = told(problem, {text.filename: ShownText(text.filename, text.source)})
-        return {**{name: raised[name] for name in _TOLD}, "message": str(raised["message"])[:_MESSAGE_CHARS]}
+        return {
+            **{name: raised[name] for name in _ERROR_FIELDS},
+            "message": str(raised["message"])[:_MESSAGE_CHARS],
+        }
     found = render(value)
     return {"value": found.value, "value_type": found.value_type}
 

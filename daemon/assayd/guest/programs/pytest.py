@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 builtin_names.isolate_builtins(globals())
 
-_MARK = "@seen"
+_RECORDER_NAME = "@seen"
 """Name of the function that records a block's start. It isn't an identifier, so no text can use it."""
 _MAX_BLOCKS_COVERED = 2000
-_MAX_CHARS = 20_000
+_MAX_COVERAGE_CHARS = 20_000
 
 
 class Coverage:
@@ -61,14 +61,14 @@ class Coverage:
             first = int(bool(owner) and _is_docstring(ast, body[0]))
             lines = [str(statement.lineno) for statement in body[first:]]
             self._blocks.append(" ".join((str(owner), *lines)))
-            call = ast.Call(ast.Name(_MARK, ast.Load()), [ast.Constant(number)], [])
+            call = ast.Call(ast.Name(_RECORDER_NAME, ast.Load()), [ast.Constant(number)], [])
             body.insert(first, ast.fix_missing_locations(ast.copy_location(ast.Expr(call), body[0])))
-        return compile(tree, one.path, "exec", dont_inherit=True), {_MARK: self._seen.add}
+        return compile(tree, one.path, "exec", dont_inherit=True), {_RECORDER_NAME: self._seen.add}
 
     def told(self) -> Mapping[str, str]:
         """Return all blocks and the executed blocks as strings, or an empty dict if they are too long."""
         blocks, seen = ";".join(self._blocks), " ".join(map(str, sorted(self._seen)))
-        return {"blocks": blocks, "seen": seen} if len(blocks) + len(seen) < _MAX_CHARS else {}
+        return {"blocks": blocks, "seen": seen} if len(blocks) + len(seen) < _MAX_COVERAGE_CHARS else {}
 
 
 def _is_docstring(ast: Any, statement: Any) -> bool:

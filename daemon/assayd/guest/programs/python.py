@@ -35,8 +35,8 @@ builtin_names.isolate_builtins(globals())
 
 IN_PYTHON = True
 _MODULE = "__main__"
-_FAILED = 1
-_code_of = SystemExit.__dict__["code"].__get__
+_EXIT_FAILURE = 1
+_get_exit_code = SystemExit.__dict__["code"].__get__
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
@@ -123,18 +123,18 @@ def _build_failed_script_record(problem: BaseException, texts: Texts) -> Record:
         return {"status": "exited", "exit_code": _determine_exit_code(problem)}
     record = _build_exception_record(problem, texts)
     _write_stderr(f"{record['traceback']}")
-    return {**record, "exit_code": _FAILED}
+    return {**record, "exit_code": _EXIT_FAILURE}
 
 
 def _determine_exit_code(problem: SystemExit) -> int:
     """Return the exit status for ``sys.exit()`` with a number, None, or a message, which is printed."""
-    code = _code_of(problem)
+    code = _get_exit_code(problem)
     if code is None:
         return 0
     if is_real_subclass(code, int):
         return int.__index__(code) & 0xFF
     _write_stderr(get_exception_message(problem))
-    return _FAILED
+    return _EXIT_FAILURE
 
 
 def _write_stderr(text: str) -> None:

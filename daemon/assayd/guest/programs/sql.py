@@ -14,7 +14,7 @@ from contextlib import closing
 from ..substitutes import Value
 from ..workdir import FILE
 from . import get_argument
-from ._sql_database import ShellFunctions, SqlGuard, UnreadableCsv, connect, expand_series, load_files
+from ._sql_database import ShellFunctions, SqlGuard, UnreadableCsvError, connect, expand_series, load_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from . import Context
 
 _NAMED_TABLES, _NAMED_COLUMNS, _NAMED_CHARS = 20, 20, 100
-_QUERY = (
+_COLUMNS_QUERY = (
     "SELECT m.name, c.name FROM (SELECT name FROM sqlite_master WHERE type IN ('table', 'view') "
     "UNION ALL SELECT name FROM sqlite_temp_master WHERE type IN ('table', 'view')) AS m, "
     "pragma_table_info(m.name) AS c"
@@ -42,7 +42,7 @@ def read_names(connection: sqlite3.Connection) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     connection.set_authorizer(None)
     try:
-        for table, column in connection.execute(_QUERY):
+        for table, column in connection.execute(_COLUMNS_QUERY):
             if table in found or len(found) < _NAMED_TABLES:
                 columns = found.setdefault(table[:_NAMED_CHARS], [])
                 if len(columns) < _NAMED_COLUMNS:
@@ -52,8 +52,8 @@ def read_names(connection: sqlite3.Connection) -> dict[str, list[str]]:
     return found
 
 
-_BLANK = re.compile(r"(?:[ \t\n\f\r;]|--[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
-_NAMED = re.compile(
+_BLANK_PATTERN = re.compile(r"(?:[ \t\n\f\r;]|--[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
+_SUBJECT_PATTERN = re.compile(
     r'near "(.+)": syntax error|unrecognized token: "(.+)"'
     r"|no such (?:column|table|function|index): (?:\w+\.)*(\w+)"
     r"|has no column named (\w+)|(?:table|view|index) (\w+) already exists"
@@ -79,7 +79,7 @@ def split_statements(text: str) -> Iterator[Statement]:
 
 def locate_error(text: str, statement: Statement, message: str) -> tuple[int, int]:
     """Return line and column of an error message's subject. If uncertain, return those of the statement."""
-    found = _NAMED.search(message)
+    found = _SUBJECT_PATTERN.search(message)
     name = next(filter(None, found.groups()), None) if found else None
     offset = statement.start
     if name is not None and statement.text.count(name) == 1:
@@ -88,7 +88,7 @@ def locate_error(text: str, statement: Statement, message: str) -> tuple[int, in
 
 
 def _skip_blanks(text: str, start: int) -> int:
-    found = _BLANK.match(text, start)
+    found = _BLANK_PATTERN.match(text, start)
     return found.end() if found else start
 
 
@@ -103,8 +103,8 @@ def _find_statement_end(text: str, start: int) -> int:
 
 
 _ROWS_AT_ONCE = 200
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-_ESCAPES = {**_CONTROL, 9: "\\t", 10: "\\n", 13: "\\r"}
+_CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_ESCAPE_BY_CODE = {**_CONTROL_ESCAPES, 9: "\\t", 10: "\\n", 13: "\\r"}
 
 
 def _format_float(value: float) -> str:
@@ -150,12 +150,12 @@ class TablePrinter:
         elif isinstance(value, float):
             text = _format_float(value)
         else:
-            text = str(value)[: self._most_chars + 1].translate(_ESCAPES)
+            text = str(value)[: self._most_chars + 1].translate(_ESCAPE_BY_CODE)
         return text if len(text) <= self._most_chars else text[: self._most_chars] + "…"
 
 
 _MAX_TABLES, _MAX_COLUMNS, _MOST_NAME_CHARS, _MOST_TYPE_CHARS = 50, 2000, 100, 40
-_TABLES = (
+_TABLES_QUERY = (
     "SELECT name FROM main.sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' "
     "AND sql NOT LIKE 'CREATE VIRTUAL%' AND length(name) <= ? ORDER BY name LIMIT ?"
 )
@@ -176,7 +176,7 @@ def read_tables(connection: sqlite3.Connection, guard: SqlGuard | None = None) -
     catalog: list[tuple[str, list[str]]] = []
     connection.set_authorizer(None)
     try:
-        for (table,) in connection.execute(_TABLES, (_MOST_NAME_CHARS, _MAX_TABLES)).fetchall():
+        for (table,) in connection.execute(_TABLES_QUERY, (_MOST_NAME_CHARS, _MAX_TABLES)).fetchall():
             described: list[str] = []
             for row in connection.execute("SELECT name, type FROM pragma_table_info(?, 'main')", (table,)):
                 described += [str(row[0])[:_MOST_NAME_CHARS], str(row[1])[:_MOST_TYPE_CHARS]]
@@ -197,15 +197,15 @@ def read_tables(connection: sqlite3.Connection, guard: SqlGuard | None = None) -
 
 IN_PYTHON = False
 
-_MAX_CHARS = 2000
+_MAX_SQL_ERROR_CHARS = 2000
 
 
-_MAX_IDLE = 10
+_MAX_UNCHANGED = 10
 _MAX_TABLE_NAME_CHARS = 100
-_CHANGING = re.compile(
+_CHANGE_PATTERN = re.compile(
     r"(?:INSERT|UPDATE|DELETE|WITH)\b|CREATE\b[^;(]{1,200}\bAS\s+(?:SELECT|WITH)\b", re.IGNORECASE
 )
-_INTENDED_IDLE = re.compile(
+_INTENDED_NOOP_PATTERN = re.compile(
     r"\bOR\s+IGNORE\b|\bON\s+CONFLICT\b|(?<!\bIF\s)\bNOT\s+(?:EXISTS|IN)\b|\bEXCEPT\b|\bIS\s+NULL\b"
     r"|(?:<>|!=)\s*(?:TRIM|LTRIM|RTRIM|LOWER|UPPER|REPLACE|ROUND|CAST)\s*\(|=\s*''|<\s*0\b",
     re.IGNORECASE,
@@ -213,7 +213,7 @@ _INTENDED_IDLE = re.compile(
 """Statements that repair data or can be repeated, so that it isn't a mistake if they change no row."""
 
 
-class _UnusableDatabase(Exception):
+class _UnusableDatabaseError(Exception):
     """An exception raised when the database can't be used, or when it would end up in a forbidden state."""
 
 
@@ -230,7 +230,13 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         most = get_argument(arguments, "max_bytes", int)
         with closing(connect(FILE, max_bytes=most, schema=mode == "schema")) as connection:
             job.check(connection) if mode == "check" else job.run(connection)
-    except (sqlite3.Error, sqlite3.Warning, UnreadableCsv, _UnusableDatabase, MemoryError) as problem:
+    except (
+        sqlite3.Error,
+        sqlite3.Warning,
+        UnreadableCsvError,
+        _UnusableDatabaseError,
+        MemoryError,
+    ) as problem:
         return job.failed(problem)
     return {"status": "returned", **job.counts, **({"tables": job.tables} if job.tables else {})}
 
@@ -289,17 +295,17 @@ class _ScriptRun:
     def check(self, connection: sqlite3.Connection) -> None:
         """Check that the file is an intact database.
 
-        Raises: _UnusableDatabase, if it is malformed; sqlite3.Error, if it can't be read.
+        Raises: _UnusableDatabaseError, if it is malformed; sqlite3.Error, if it can't be read.
         """
         (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if answer != "ok":
-            raise _UnusableDatabase(f"database disk image is malformed: {answer}")
+            raise _UnusableDatabaseError(f"database disk image is malformed: {answer}")
 
     def run(self, connection: sqlite3.Connection) -> None:
         """Run all statements.
 
-        Raises: sqlite3.Error, sqlite3.Warning, UnreadableCsv or MemoryError, if one fails; _UnusableDatabase,
-        if the script ends inside a transaction.
+        Raises: sqlite3.Error, sqlite3.Warning, UnreadableCsvError or MemoryError, if one fails;
+        _UnusableDatabaseError, if the script ends inside a transaction.
         """
         import sqlite3
 
@@ -320,10 +326,10 @@ class _ScriptRun:
                 raise
             self._done += 1
             self._changes = connection.total_changes - before
-            if connection.total_changes == changed and len(self._idle) < _MAX_IDLE:
+            if connection.total_changes == changed and len(self._idle) < _MAX_UNCHANGED:
                 self._record_unchanged(connection, statement)
         if connection.in_transaction:
-            raise _UnusableDatabase("the step ends inside a transaction: COMMIT is missing")
+            raise _UnusableDatabaseError("the step ends inside a transaction: COMMIT is missing")
         self._tables = read_tables(connection, self._guard)
 
     def _record_unchanged(self, connection: sqlite3.Connection, statement: Statement) -> None:
@@ -333,19 +339,23 @@ class _ScriptRun:
         """
         acts = self._guard.acts
         verb, table = next(((verb, table) for verb, table in acts if verb != "READ"), ("", ""))
-        if not verb or not _CHANGING.match(statement.text) or _INTENDED_IDLE.search(statement.text):
+        if (
+            not verb
+            or not _CHANGE_PATTERN.match(statement.text)
+            or _INTENDED_NOOP_PATTERN.search(statement.text)
+        ):
             return
         if verb == "CREATE TABLE" and _has_rows(connection, table):
             return
         reading = verb in {"INSERT", "CREATE TABLE"}
         looked_at = [read for act, read in acts if act == "READ"] if reading else [table]
-        if any(_has_rows(connection, name) for name in dict.fromkeys(looked_at[:_MAX_IDLE])):
+        if any(_has_rows(connection, name) for name in dict.fromkeys(looked_at[:_MAX_UNCHANGED])):
             line, _ = locate_error(self._text, statement, "")
             self._idle.append([line, verb, table[:_MAX_TABLE_NAME_CHARS]])
 
     def failed(self, problem: BaseException) -> Record:
         """Return the record of a failure, and print the failure to standard error."""
-        message = self._error_message(problem)[:_MAX_CHARS]
+        message = self._error_message(problem)[:_MAX_SQL_ERROR_CHARS]
         line, column = locate_error(self._text, self._current, message) if self._current else (None, None)
         where = f"line {line}, column {column}: " if line is not None else ""
         print(f"{where}{message}", file=sys.stderr)
@@ -353,7 +363,7 @@ class _ScriptRun:
             "status": "failed",
             **self.counts,
             "statement": self._current.number if self._current else None,
-            "text": self._current.text[:_MAX_CHARS] if self._current else None,
+            "text": self._current.text[:_MAX_SQL_ERROR_CHARS] if self._current else None,
             "line": line,
             "column": column,
             "message": message,

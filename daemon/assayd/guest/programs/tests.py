@@ -16,7 +16,7 @@ import sys
 
 from .. import builtin_names
 from ..failures import ShownText, clean_text, told
-from ..peer import InvalidPeerMessage
+from ..peer import InvalidPeerMessageError
 from ..requests import get_strings as strings
 from ..tagged import render_tagged, restore_tagged
 from ..values import is_real_subclass
@@ -45,8 +45,8 @@ PAIRED = True
 READING, WRITING = 5, 6
 MODULE = "tests"
 TEXT, CONTEXT = "tests.py", "context.py"
-_ONLY_TREE = 0x400
-_MAX_PRINTED = 64 * 1024
+_AST_ONLY_FLAG = 0x400
+_MAX_PRINTED_CHARS = 64 * 1024
 
 
 class Skipped(Exception):
@@ -233,7 +233,7 @@ def _redirect_output() -> Callable[[], str]:
     from _io import StringIO
 
     kept = sys.stdout = sys.stderr = StringIO()
-    return lambda: clean_text(kept.getvalue()[:_MAX_PRINTED]) if not kept.closed else ""
+    return lambda: clean_text(kept.getvalue()[:_MAX_PRINTED_CHARS]) if not kept.closed else ""
 
 
 class _TestRun:
@@ -316,7 +316,7 @@ class _TestRun:
 
     def _run_assertion(self, text: str, names: Names) -> None:
         """Run the chosen assertion, after all preceding statements that aren't assertions."""
-        tree = compile(text, TEXT, "exec", _ONLY_TREE, dont_inherit=True)
+        tree = compile(text, TEXT, "exec", _AST_ONLY_FLAG, dont_inherit=True)
         left = int(str(self._own["index"]))
         body = []
         for statement in tree.body:
@@ -366,7 +366,7 @@ def _run_method(names: Names, kind: str, method: str) -> None:
 def _build_failure_record(problem: BaseException, solution: SolutionClient, texts: Texts) -> Record:
     if is_skip_exception(problem) and not solution.asked:
         return {"status": "skipped", "message": clean_text(str(problem))}
-    if is_real_subclass(problem, InvalidPeerMessage):
+    if is_real_subclass(problem, InvalidPeerMessageError):
         solution.refuse("The conversation with the solution broke")
     record: Record = {"status": "failed", "test": told(problem, texts)}
     if solution.raised is not None and solution.raised[0] is problem:

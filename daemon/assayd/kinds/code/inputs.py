@@ -77,10 +77,10 @@ def check_inputs(
         elif name in declared:
             yield from _check_type(declared[name], value, text)
     for name in missing:
-        yield _missing_value_finding(declared[name], text)
+        yield _build_missing_value_finding(declared[name], text)
     for module in requires:
         if guess_module(module) not in IMAGE_MODULES:
-            yield _missing_module_finding(module)
+            yield _build_missing_module_finding(module)
 
 
 def check_values(
@@ -118,7 +118,7 @@ def _check_name(name: str) -> Finding | None:
         remedy = "Use letters, digits and '_', no Python keyword, and no leading '__'."
     else:
         return None
-    return _inputs_finding(
+    return _build_inputs_finding(
         "inputs.name", f"The input {shorten_text(name, 80)!a} can't be a variable name.", remedy
     )
 
@@ -136,7 +136,7 @@ def _check_encoding(name: str, value: JsonValue) -> Finding | None:
     else:
         return None
     remedy = f"Tags are {', '.join(TAGS)}; each has its form in the result contract."
-    return _inputs_finding("inputs.encoding", f"The input '{name}' can't be read: {why}.", remedy)
+    return _build_inputs_finding("inputs.encoding", f"The input '{name}' can't be read: {why}.", remedy)
 
 
 def _check_type(declaration: Declaration, value: JsonValue, text: str) -> Iterator[Finding]:
@@ -164,15 +164,15 @@ def _suggest_type_fix(declaration: Declaration, actual: str) -> str:
     )
 
 
-def _missing_value_finding(declaration: Declaration, text: str) -> Finding:
+def _build_missing_value_finding(declaration: Declaration, text: str) -> Finding:
     message = f"'{declaration.name}' is declared, but neither passed nor assigned."
     remedy = f"Pass '{declaration.name}' in the inputs, or remove the line."
     return _as_warning(finding_at(declaration, text, "inputs.not_given", message, remedy))
 
 
-def _missing_module_finding(module: str) -> Finding:
+def _build_missing_module_finding(module: str) -> Finding:
     return _as_warning(
-        _inputs_finding(
+        _build_inputs_finding(
             "inputs.requires",
             f"The image doesn't have the required module {module!a}; it has Python's standard library.",
             f"Use {describe_replacement(guess_module(module))} instead.",
@@ -184,5 +184,5 @@ def _as_warning(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.WARNING)
 
 
-def _inputs_finding(rule: str, message: str, suggestion: str) -> Finding:
+def _build_inputs_finding(rule: str, message: str, suggestion: str) -> Finding:
     return Finding(rule=rule, category="inputs", message=message, suggestion=suggestion)

@@ -56,19 +56,19 @@ WORTH_RULES = (
         help="Bad: result: float = random.random(). Good: random.Random(7).random().",
     ),
 )
-_BY_NAME = frozenset({"globals", "locals", "vars", "eval", "exec"})
+_DYNAMIC_READERS = frozenset({"globals", "locals", "vars", "eval", "exec"})
 """Functions whose callers can read names that don't appear in the source."""
-_PURE = frozenset({
+_PURE_FUNCTIONS = frozenset({
     "abs", "all", "any", "bool", "dict", "enumerate", "float", "int", "isinstance", "len", "list", "max",
     "min", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip",
 })  # fmt: skip
-_TELLING = frozenset({"print"})
+_OUTPUT_FUNCTIONS = frozenset({"print"})
 """Functions whose effects aren't part of the result."""
-_CHANCE = re.compile(
+_VARYING_PATTERN = re.compile(
     r"\b(?:random|secrets|uuid|time|datetime|os|socket|threading|id|hash|object|numpy|getpid)\b"
 )
 """Words without which code computes the same result in each run."""
-_SIDE_EFFECT_WORDS = re.compile(
+_SIDE_EFFECT_PATTERN = re.compile(
     r"\b(?:open|sqlite3|pathlib|Path|shutil|subprocess|tempfile|os|write|socket|input|stdin)\b"
 )
 """Words of code whose second run may find traces of the first."""
@@ -82,7 +82,7 @@ def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> 
     declared = {name: node for name, node in reversed(list_annotated_names(tree)) if node.value is None}
     walked = build_scoped_tree(tree)
     reads = _find_reads(walked)
-    if _BY_NAME & reads.keys():
+    if _DYNAMIC_READERS & reads.keys():
         return
     live = _find_live_statements(tree.body, reads)
     for name in inputs:
@@ -96,11 +96,11 @@ def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> 
                     f"The result doesn't depend on the input '{name}': the code only prints or checks it."
                 )
             hint = f"Use '{name}' in the computation, or remove it from the inputs."
-            yield _unread_input_finding(message, hint, text, line)
+            yield _build_unread_input_finding(message, hint, text, line)
         elif (place := _find_overwrite_line(name, tree.body, reads)) is not None:
             message = f"The code replaces the input '{name}' before it reads it."
             hint = "Remove the assignment, and use the value that is passed."
-            yield _unread_input_finding(message, hint, text, place)
+            yield _build_unread_input_finding(message, hint, text, place)
 
 
 def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
@@ -110,7 +110,7 @@ def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
     """
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return False
-    return _CHANCE.search(code) is not None and _SIDE_EFFECT_WORDS.search(code) is None
+    return _VARYING_PATTERN.search(code) is not None and _SIDE_EFFECT_PATTERN.search(code) is None
 
 
 def compare_second_run(
@@ -171,7 +171,7 @@ def _find_dead_nodes(nodes: Iterable[ast.AST]) -> set[ast.AST]:
 def _is_print_call(statement: ast.AST) -> bool:
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
-            return name in _TELLING
+            return name in _OUTPUT_FUNCTIONS
     return False
 
 
@@ -217,7 +217,7 @@ def _is_pure(value: ast.expr) -> bool:
     """Return whether an expression calls only built-in functions without side effects."""
     calls = (node for node in ast.walk(value) if isinstance(node, ast.Call | ast.Await | ast.NamedExpr))
     return all(
-        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _PURE
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _PURE_FUNCTIONS
         for call in calls
     )
 
@@ -234,7 +234,7 @@ def _find_overwrite_line(name: str, body: list[ast.stmt], reads: Mapping[str, li
     return None
 
 
-def _unread_input_finding(message: str, hint: str, text: str, line: int) -> Finding:
+def _build_unread_input_finding(message: str, hint: str, text: str, line: int) -> Finding:
     return Finding(
         rule="quality.unread_input",
         category="quality",
@@ -247,12 +247,14 @@ def _unread_input_finding(message: str, hint: str, text: str, line: int) -> Find
 
 
 _NOTES_SHOWN = 3
-_IN_PLACE = re.compile(
+_IN_PLACE_PATTERN = re.compile(
     r"\.(append|clear|discard|extend|insert|remove|reverse|sort|update)\([^()]*\)\s*(?:#.*)?$"
 )
 """A call of a mutating method at the end of a line."""
-_PLAIN = "Return plain values: numbers, strings, lists, dicts, sets, tuples, bytes, Decimal, dates and times."
-_PLAIN_FORMS = {
+_PLAIN_HINT = (
+    "Return plain values: numbers, strings, lists, dicts, sets, tuples, bytes, Decimal, dates and times."
+)
+_REMEDY_BY_TYPE = {
     **dict.fromkeys(
         (
             "array", "deque", "dict_items", "dict_keys", "dict_values", "enumerate", "filter", "generator",
@@ -306,25 +308,25 @@ def check_result(value: TypedValue | None, wanted: Wanted) -> Iterator[Finding]:
     if value is None:
         message = "The code ended without a value in 'result'."
         remedy = f"Assign it on every code path: result: {wanted.annotation} = …"
-        yield _finding("result.missing", message, remedy, wanted)
+        yield _make_finding("result.missing", message, remedy, wanted)
         return
     actual = code_types.infer_type(value.value)
     unseen = actual == code_types.ANYTHING and not value.complete
     if not unseen and not code_types.matches_type(actual, wanted.types):
         name = shorten_text(value.type_name, 60) if actual == code_types.ANYTHING else actual
         message = f"The result is declared as {wanted.annotation}, but has the type {name}."
-        yield _finding("result.type", message, _suggest_fix(actual, name, wanted), wanted)
+        yield _make_finding("result.type", message, _suggest_fix(actual, name, wanted), wanted)
     if not value.complete:
         message = f"The result is too large: {_format_notes(value)}"
         remedy = "Return less: aggregate, filter, or join values; return numbers of 900 digits as strings."
-        yield _finding("result.cut", message, remedy, wanted)
+        yield _make_finding("result.cut", message, remedy, wanted)
     elif value.notes:
         message = f"The result can't be returned unchanged: {_format_notes(value)}"
-        yield _finding("result.not_plain", message, _PLAIN, wanted, Severity.WARNING)
+        yield _make_finding("result.not_plain", message, _PLAIN_HINT, wanted, Severity.WARNING)
 
 
 def _suggest_fix(actual: str, name: str, wanted: Wanted) -> str:
-    if actual == "None" and (found := _IN_PLACE.search(get_line(wanted.text, wanted.line) or "")):
+    if actual == "None" and (found := _IN_PLACE_PATTERN.search(get_line(wanted.text, wanted.line) or "")):
         other = {"sort": "sorted(…)", "reverse": "list(reversed(…))"}.get(found[1])
         instead = f", or use {other}" if other else ""
         return (
@@ -334,7 +336,7 @@ def _suggest_fix(actual: str, name: str, wanted: Wanted) -> str:
         optional = code_types.format_types({*wanted.types, "None"})
         return f"Assign a value on every code path, or declare: result: {optional}"
     if actual == code_types.ANYTHING:
-        return _PLAIN_FORMS.get(name, _PLAIN)
+        return _REMEDY_BY_TYPE.get(name, _PLAIN_HINT)
     way = code_types.suggest_conversion(actual, wanted.types, "…")
     by_code = f" Or convert it: result: {wanted.annotation} = {way}" if way else ""
     return f"Declare the actual type: result: {name}.{by_code}"
@@ -346,7 +348,7 @@ def _format_notes(value: TypedValue) -> str:
     return shorten_text(shown, 600) + (f"; and {more} more" if more > 0 else "")
 
 
-def _finding(
+def _make_finding(
     rule: str, message: str, suggestion: str, wanted: Wanted, severity: Severity = Severity.ERROR
 ) -> Finding:
     return Finding(

@@ -71,7 +71,7 @@ _ORDERS = [
     {"id": 3, "customer": "acme", "total": 42.25, "paid": True},
 ]
 
-_GOOD = """
+_VALID_CODE = """
 from collections import defaultdict
 
 orders: list[dict]
@@ -102,7 +102,7 @@ def _sample(
 
 
 SAMPLES = (
-    _sample("good", _GOOD, verdict="validated", runs=True, orders=_ORDERS, least=100),
+    _sample("good", _VALID_CODE, verdict="validated", runs=True, orders=_ORDERS, least=100),
     _sample(
         "good_tagged",
         _TAGGED,

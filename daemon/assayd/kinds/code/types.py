@@ -49,7 +49,7 @@ from assayd.static.python.signature import find_annotation_aliases, list_alterna
 ANYTHING = "anything"
 """The type of values and declarations that aren't checked."""
 
-_BY_NAME: Mapping[str, frozenset[str]] = {
+_TYPES_BY_NAME: Mapping[str, frozenset[str]] = {
     **{
         name: frozenset({name})
         for name in (
@@ -76,7 +76,7 @@ _BY_NAME: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 _UNCHECKED = frozenset({"Any", "object"})
 
-_OF_JSON: Mapping[type, str] = {
+_NAME_BY_JSON_TYPE: Mapping[type, str] = {
     type(None): "None",
     bool: "bool",
     int: "int",
@@ -85,7 +85,7 @@ _OF_JSON: Mapping[type, str] = {
     list: "list",
     dict: "dict",
 }
-_OF_TAG: Mapping[str, str] = {"decimal": "Decimal", "path": "Path", "uuid": "UUID"}
+_NAME_BY_TAG: Mapping[str, str] = {"decimal": "Decimal", "path": "Path", "uuid": "UUID"}
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "bool": ("int", "float"),
     "int": ("float",),
@@ -98,13 +98,13 @@ def resolve_types(names: Collection[str]) -> frozenset[str]:
     """Return the types that an annotation's names refer to. Return `ANYTHING` for unchecked types."""
     found: set[str] = set()
     for name in names:
-        found |= _BY_NAME.get(name, {ANYTHING})
+        found |= _TYPES_BY_NAME.get(name, {ANYTHING})
     return frozenset(found)
 
 
 def find_unknown_types(names: Collection[str]) -> list[str]:
     """Return the names that don't refer to a known type."""
-    return sorted(name for name in names if name not in _BY_NAME and name not in _UNCHECKED)
+    return sorted(name for name in names if name not in _TYPES_BY_NAME and name not in _UNCHECKED)
 
 
 def infer_type(form: JsonValue) -> str:
@@ -112,8 +112,8 @@ def infer_type(form: JsonValue) -> str:
     if isinstance(form, dict) and TAG in form:
         tag = form[TAG]
         known = isinstance(tag, str) and tag in TAGS and form.keys() == {TAG, VALUE}
-        return _OF_TAG.get(str(tag), str(tag)) if known else ANYTHING
-    return _OF_JSON[type(form)]
+        return _NAME_BY_TAG.get(str(tag), str(tag)) if known else ANYTHING
+    return _NAME_BY_JSON_TYPE[type(form)]
 
 
 def matches_type(actual: str, declared: Collection[str]) -> bool:
@@ -128,7 +128,7 @@ def format_types(types: Collection[str]) -> str:
     return " | ".join(sorted(types, key=lambda name: (name == "None", name)))
 
 
-_CALLS: Mapping[str, frozenset[str]] = {
+_CONVERTIBLE_FROM: Mapping[str, frozenset[str]] = {
     "list": frozenset({"tuple", "set", "frozenset"}),
     "set": frozenset({"list", "tuple", "frozenset"}),
     "frozenset": frozenset({"list", "tuple", "set"}),
@@ -157,7 +157,7 @@ def suggest_conversion(actual: str, declared: Collection[str], value: str) -> st
     for wanted in sorted(declared):
         if (way := _CONVERSIONS.get((wanted, actual))) is not None:
             return way.replace("{}", value)
-        if actual in _CALLS.get(wanted, ()):
+        if actual in _CONVERTIBLE_FROM.get(wanted, ()):
             return f"{wanted}({value})"
         if wanted == "list" and actual in _ONE:
             return f"[{value}]"
@@ -177,7 +177,7 @@ RULES = (
     ),
 )
 
-_PLAIN = {
+_BUILTIN_BY_NAME = {
     "any": "object", "Dict": "dict", "FrozenSet": "frozenset", "List": "list", "Set": "set", "Tuple": "tuple",
     "Type": "type",
 }  # fmt: skip
@@ -226,12 +226,12 @@ def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
             (found, quoted) for found, quoted in _iter_type_names(node.annotation) if found.id not in bound
         ]
         if names:
-            yield from _undefined_name_findings(
+            yield from _iter_undefined_name_findings(
                 Declaration(name=name, node=node, names=frozenset()), names, text, top
             )
 
 
-def _undefined_name_findings(
+def _iter_undefined_name_findings(
     declaration: Declaration, names: Sequence[tuple[ast.Name, bool]], text: str, top: int
 ) -> Iterator[Finding]:
     edit = _build_plain_type_edit(names, text)
@@ -243,7 +243,7 @@ def _undefined_name_findings(
         elif name in _TYPING:
             message = f"'{declaration.name}' is annotated with {name}, which isn't imported."
             statement = f"from typing import {name}"
-            plain = _PLAIN.get(name)
+            plain = _BUILTIN_BY_NAME.get(name)
             remedy = f"Write {plain}." if plain else f"Put at the top: {statement}"
             change = edit if plain else Edit(start_line=top, end_line=top - 1, replacement=statement)
             yield finding_at(declaration, text, "annotations.not_imported", message, remedy, change)
@@ -254,7 +254,7 @@ def _build_plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) ->
 
     Return None if no name has a replacement, if a name is quoted, or if the names are on several lines.
     """
-    nodes = [node for node, _ in names if node.id in _PLAIN]
+    nodes = [node for node, _ in names if node.id in _BUILTIN_BY_NAME]
     lines = {node.lineno for node in nodes}
     if len(lines) != 1 or any(quoted for _, quoted in names):
         return None
@@ -262,7 +262,7 @@ def _build_plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) ->
     line = get_line(text, number) or ""
     for node in sorted(nodes, key=lambda node: node.col_offset, reverse=True):
         start = byte_offset_to_column(line, node.col_offset) - 1
-        line = f"{line[:start]}{_PLAIN[node.id]}{line[start + len(node.id) :]}"
+        line = f"{line[:start]}{_BUILTIN_BY_NAME[node.id]}{line[start + len(node.id) :]}"
     return Edit(start_line=number, end_line=number, replacement=line)
 
 
@@ -368,9 +368,9 @@ def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object])
     wanted = find_declarations(tree, {*inputs, RESULT})
     for name in inputs:
         if name not in known and is_variable(name):
-            yield _missing_input_finding(name, inputs[name], text, tree)
+            yield _build_missing_input_finding(name, inputs[name], text, tree)
     if RESULT not in known:
-        yield _missing_result_finding(text, tree)
+        yield _build_missing_result_finding(text, tree)
     yield from check_names(tree, text)
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     for declaration in wanted:
@@ -378,7 +378,7 @@ def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object])
     yield from _find_conflicts(wanted, text)
 
 
-def _missing_input_finding(name: str, value: object, text: str, tree: ast.Module) -> Finding:
+def _build_missing_input_finding(name: str, value: object, text: str, tree: ast.Module) -> Finding:
     kind = infer_type(value)  # type: ignore[arg-type]  # it came as JSON
     declaration = f"{name}: {'object' if kind == ANYTHING else kind}"
     line = find_insertion_line(tree)
@@ -398,7 +398,7 @@ def _missing_input_finding(name: str, value: object, text: str, tree: ast.Module
     )
 
 
-def _missing_result_finding(text: str, tree: ast.Module) -> Finding:
+def _build_missing_result_finding(text: str, tree: ast.Module) -> Finding:
     assigned = [node for node in iter_module_statements(tree) if RESULT in _find_assigned_names(node)]
     if not assigned:
         where, call = _advise_inner_result(tree)

@@ -27,14 +27,14 @@ from assayd.model.submission import JsonValue
 
 MAX_SIMILAR_TO_FIRST, MAX_SIMILAR_TO_SECOND = 6, 2
 """Maximum similar paths of the first and of the second sample path; a single sample gets both numbers."""
-_MAX_NAMED = 4
+_MAX_CODE_PIECES = 4
 """Maximum pieces that the code also contains: they come first, because they may be hard-coded."""
-_CODE_CHARS = 50_000
+_MAX_CODE_CHARS = 50_000
 _MAX_SAMPLE_CHARS = 512
 """Characters above which sample paths are skipped, because their cost grows with their length."""
-_PIECE = re.compile(r"[^\W\d_]+|\d+")
-_YEAR = re.compile(r"(?:19|20)\d\d")
-_WHOLE_CHARS = 3
+_PIECE_PATTERN = re.compile(r"[^\W\d_]+|\d+")
+_YEAR_PATTERN = re.compile(r"(?:19|20)\d\d")
+_MIN_INNER_CHARS = 3
 """Characters up to which pieces are replaced only as whole words, because longer words may contain them."""
 
 
@@ -55,7 +55,7 @@ class SimilarPath:
     @property
     def is_year(self) -> bool:
         """Return whether a year was replaced by another year."""
-        return _YEAR.fullmatch(self.old) is not None
+        return _YEAR_PATTERN.fullmatch(self.old) is not None
 
 
 def build_similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, ...]:
@@ -72,19 +72,19 @@ def build_similar_paths(samples: Sequence[str], code: str = "") -> tuple[Similar
     )
     for sample, most in zip(chosen, room, strict=True):
         if len(sample) <= _MAX_SAMPLE_CHARS:
-            found += islice(_vary_path(sample, code[:_CODE_CHARS]), most)
+            found += islice(_vary_path(sample, code[:_MAX_CODE_CHARS]), most)
     return tuple(found)
 
 
 def split_into_pieces(text: str) -> list[str]:
     """Return the sequences of letters and of digits in a string, in order."""
-    return _PIECE.findall(text)
+    return _PIECE_PATTERN.findall(text)
 
 
 def _vary_path(sample: str, code: str) -> Iterator[SimilarPath]:
     """Yield copies of a path with one piece replaced. Pieces that also occur in the code come first."""
     known = list(dict.fromkeys(reversed(split_into_pieces(sample))))
-    named = [piece for piece in known if len(piece) > 1 and piece in code][:_MAX_NAMED]
+    named = [piece for piece in known if len(piece) > 1 and piece in code][:_MAX_CODE_PIECES]
     for old in dict.fromkeys((*_interleave_names(named), *_interleave_names(known))):
         new = _next_number(old) if old.isdecimal() else _shift_letters(old)
         changed = _replace_piece(sample, old, new)
@@ -100,9 +100,9 @@ def _interleave_names(known: Sequence[str]) -> Iterator[str]:
 
 
 def _replace_piece(path: str, old: str, new: str) -> str:
-    if len(old) >= _WHOLE_CHARS:
+    if len(old) >= _MIN_INNER_CHARS:
         return path.replace(old, new)
-    return _PIECE.sub(lambda piece: new if piece[0] == old else piece[0], path)
+    return _PIECE_PATTERN.sub(lambda piece: new if piece[0] == old else piece[0], path)
 
 
 def _next_number(digits: str) -> str:
@@ -130,9 +130,9 @@ MAX_FIELDS = 200
 _MAX_ELEMENTS = 20
 _FEW = 4
 """Minimum similar paths for a finding about all of them."""
-_DIGITS = 3
+_MIN_DIGITS = 3
 """Digits below which a number may occur in a path by chance."""
-_PART_CHARS = 3
+_MIN_PART_CHARS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +249,7 @@ def _contains_piece(value: JsonValue, piece: str, path: str) -> bool:
 
 def is_distinctive(text: str) -> bool:
     """Return whether a string is too long to occur in a path by chance."""
-    return len(text) >= _DIGITS or (len(text) > 1 and not text.isdecimal() and not text.isalpha())
+    return len(text) >= _MIN_DIGITS or (len(text) > 1 and not text.isdecimal() and not text.isalpha())
 
 
 def contains_pieces(text: str, path: str) -> bool:
@@ -343,7 +343,7 @@ def _is_derived_from(value: JsonValue, path: str) -> bool:
     numbers = {int(piece) for piece in split_into_pieces(path) if piece.isdecimal()}
     if text.isdecimal() and len(text) <= _MAX_NUMBER_DIGITS and int(text) in numbers:
         return True
-    return any(len(piece) >= _PART_CHARS and piece in text for piece in split_into_pieces(folded))
+    return any(len(piece) >= _MIN_PART_CHARS and piece in text for piece in split_into_pieces(folded))
 
 
 _MAX_NUMBER_DIGITS = 100
@@ -416,7 +416,7 @@ def iter_inconsistencies(
         if result:
             first = by_form.setdefault(form := _describe_path_shape(path), path)
             yield from _check_field_names(first, samples[first], path, result)
-            first = by_loose_form.setdefault(_ZEROS.sub("0", form), path)
+            first = by_loose_form.setdefault(_ZEROS_PATTERN.sub("0", form), path)
             yield from _check_field_types(first, samples[first], path, result)
     yield from _check_numbered_names(samples)
     for one in tried:
@@ -469,7 +469,7 @@ def _is_numbered_path_part(name: str, path: str) -> bool:
     return any(piece.isdecimal() for piece in split_into_pieces(name)) and contains_pieces(name, path)
 
 
-_ZEROS = re.compile("0+")
+_ZEROS_PATTERN = re.compile("0+")
 
 
 def _describe_path_shape(path: str) -> str:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from assayd.findings.expected import CASES, ExpectedCase, require_unique_names
 from assayd.model.submission import Sample
-from assayd.model.text_limits import APPLIED_PATHS, SAMPLE_PATH_CHARS, SAMPLE_PATHS
+from assayd.model.text_limits import MAX_APPLIED_PATHS, SAMPLE_PATH_CHARS, SAMPLE_PATHS
 
 SamplePath = Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)]
 
@@ -28,7 +28,7 @@ class ExtractorPayload(BaseModel):
     code: str = Field(description="Plain Python, YAML rules, or a model's answer with either.")
     paths: tuple[SamplePath, ...] = Field(
         (),
-        max_length=APPLIED_PATHS,
+        max_length=MAX_APPLIED_PATHS,
         description="Paths that approved code is applied to, many in one process; instead of the next two.",
     )
     sample_paths: tuple[SamplePath, ...] = Field(
@@ -73,7 +73,7 @@ class PreparedExtractor(ExtractorPayload):
 
 _PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2024/Q2/data.csv")
 
-_GOOD = """
+_VALID_SOURCE = """
 import re
 from pathlib import PurePosixPath
 
@@ -100,10 +100,10 @@ def _build_sample(name: str, code: str, *rules: str, runs: bool = False, verdict
 
 
 SAMPLES = (
-    _build_sample("good", _GOOD, runs=True, verdict="validated"),
+    _build_sample("good", _VALID_SOURCE, runs=True, verdict="validated"),
     _build_sample(
         "good_answer",
-        f"Here is the function:\n\n```python{_GOOD}```\nIt gives {{}} for other paths.",
+        f"Here is the function:\n\n```python{_VALID_SOURCE}```\nIt gives {{}} for other paths.",
         "answer.block_taken",
         runs=True,
         verdict="validated",

@@ -67,11 +67,13 @@ def judge_quality(tries: Sequence[JudgedUnit], text: str = "") -> Iterator[Findi
             hint += (
                 " match() starts at the first character, a slash: start the pattern with it, or use search()."
             )
-        yield _quality_finding("all_empty", Severity.ERROR, message, hint, context=describe_case_group(empty))
+        yield _make_quality_finding(
+            "all_empty", Severity.ERROR, message, hint, context=describe_case_group(empty)
+        )
         return
     if empty:
         message = f"{len(empty)} of {len(tries)} paths returned an empty dict."
-        yield _quality_finding(
+        yield _make_quality_finding(
             "some_empty",
             Severity.WARNING,
             message,
@@ -80,7 +82,7 @@ def judge_quality(tries: Sequence[JudgedUnit], text: str = "") -> Iterator[Findi
         )
     for key, paths in list(_find_invalid_keys(tries).items())[:_MAX_EACH]:
         message = f"The field name {shorten_text(key, 60)!r} isn't an identifier."
-        yield _quality_finding(
+        yield _make_quality_finding(
             "key", Severity.WARNING, message, "Use letters, digits and _ only.", describe_case_group(paths)
         )
     notes: dict[tuple[str, str], list[str]] = {}
@@ -90,7 +92,7 @@ def judge_quality(tries: Sequence[JudgedUnit], text: str = "") -> Iterator[Findi
     for (place, problem), paths in list(notes.items())[:_MAX_EACH]:
         message = f"The value at {shorten_text(place, 60)} isn't plain JSON: {shorten_text(problem, 200)}."
         hint = "Return strings, numbers, lists and dicts."
-        yield _quality_finding(
+        yield _make_quality_finding(
             "not_json", _choose_severity(problem), message, hint, describe_case_group(paths)
         )
 
@@ -110,7 +112,7 @@ def _choose_severity(problem: str) -> Severity:
     return Severity.INFO if problem.startswith("a tuple") else Severity.WARNING
 
 
-def _quality_finding(
+def _make_quality_finding(
     name: str, severity: Severity, message: str, hint: str, context: str | None = None
 ) -> Finding:
     return Finding(
@@ -170,15 +172,15 @@ WORTH_RULES = (
     ),
 )
 _MOST_EACH = 10
-_READ = "Read each value from the path: split it, or use a pattern with groups."
+_READ_HINT = "Read each value from the path: split it, or use a pattern with groups."
 _VALUE_CHARS = 60
-_CHANCE = re.compile(r"\b(?:random|secrets|uuid)\b")
-_MAY_VARY = re.compile(
+_CHANCE_PATTERN = re.compile(r"\b(?:random|secrets|uuid)\b")
+_MAY_VARY_PATTERN = re.compile(
     r"\b(?:random|secrets|uuid|time|datetime|hash|id|object|next|global|nonlocal|count|cache"
     r"|append|add|update|setdefault|pop|insert|extend)\b"
 )
 """Words without which code returns the same result in each call."""
-_BY_CHANCE = 5
+_REPEATED_CALLS = 5
 """Calls for the last path if the code mentions randomness: two results may be equal by chance."""
 
 
@@ -206,9 +208,11 @@ def plan_extra_calls(
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return None
     similar = build_similar_paths(paths, code) if policy.quality.generalization else ()
-    if not similar and _MAY_VARY.search(code) is None:
+    if not similar and _MAY_VARY_PATTERN.search(code) is None:
         return None
-    return ExtraCalls(last=last, similar=similar, repeats=_BY_CHANCE if _CHANCE.search(code) else 1)
+    return ExtraCalls(
+        last=last, similar=similar, repeats=_REPEATED_CALLS if _CHANCE_PATTERN.search(code) else 1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,23 +251,24 @@ def judge_results(results: ExtractorResults, text: str) -> Iterator[Finding]:
     ):
         message = f"extract() returned only None or empty values for all {len(samples)} paths."
         hint = "Check the pattern against the sample paths: it finds nothing in them."
-        yield _worth_finding("all_none", message, hint)
+        yield _build_result_finding("all_none", message, hint)
         return
     if (whole := _find_path_independence(results)) is not None:
         yield whole
     else:
         unmoved = generalization.find_unchanged_fields(samples, tried)
-        yield from (_hardcoded_piece_finding(one, text) for one in unmoved[:_MOST_EACH])
+        yield from (_build_hardcoded_piece_finding(one, text) for one in unmoved[:_MOST_EACH])
         others = generalization.find_hardcoded_fields(samples, [one.name for one in unmoved])
-        yield from (_hardcoded_value_finding(*one, text) for one in others[:_MOST_EACH])
+        yield from (_build_hardcoded_value_finding(*one, text) for one in others[:_MOST_EACH])
     if names := generalization.find_varying_fields(results.repeated):
         message = f"{_format_fields(names)} between two calls with the same path."
         hint = "Remove the clock, random numbers and new ids: let every field depend only on the path."
-        yield _worth_finding(
+        yield _build_result_finding(
             "varying", message, hint, context=results.tried[0].similar.sample if tried else None
         )
     yield from (
-        _inconsistency_finding(one) for one in islice(generalization.iter_inconsistencies(samples, tried), 1)
+        _build_inconsistency_finding(one)
+        for one in islice(generalization.iter_inconsistencies(samples, tried), 1)
     )
 
 
@@ -272,42 +277,46 @@ def _find_path_independence(results: ExtractorResults) -> Finding | None:
     samples, tried = results.samples, results.tried
     if generalization.only_rewrites_path(samples, tried):
         message = "extract() returns the path itself and none of its parts."
-        return _worth_finding("echo", message, "Return the parts of the path as separate fields.")
+        return _build_result_finding("echo", message, "Return the parts of the path as separate fields.")
     if generalization.is_independent_of_path(samples, tried):
         among = f"{len(samples)} sample paths and {len(tried)} paths like them" if tried else "all paths"
-        return _worth_finding("constant", f"extract() returns the same fields for {among}.", _READ)
+        return _build_result_finding(
+            "constant", f"extract() returns the same fields for {among}.", _READ_HINT
+        )
     if generalization.is_fixed_outside_samples(samples, tried):
         message = f"extract() handles only the sample paths: {len(tried)} paths like them give one result."
-        return _worth_finding("hard_coded", message, _READ, context=f"tried {_format_path(tried[0].similar)}")
+        return _build_result_finding(
+            "hard_coded", message, _READ_HINT, context=f"tried {_format_path(tried[0].similar)}"
+        )
     if generalization.depends_only_on_shape(samples, tried):
         message = (
             "No field holds a part of the path, or changes with one: each is a count, or always the same."
         )
-        return _worth_finding("not_from_path", message, _READ)
+        return _build_result_finding("not_from_path", message, _READ_HINT)
     if generalization.depends_on_whole_path(samples, tried):
         message = (
             "No field is a part of the path: each field changes with every piece of it, like a checksum."
         )
-        return _worth_finding("not_from_path", message, _READ)
+        return _build_result_finding("not_from_path", message, _READ_HINT)
     return None
 
 
-def _hardcoded_piece_finding(one: UnchangedField, text: str) -> Finding:
+def _build_hardcoded_piece_finding(one: UnchangedField, text: str) -> Finding:
     old, new = _quote(one.similar.old), _quote(one.similar.new)
     message = f"The field {_quote(one.name)} stays {_quote(one.value)} when {old} in the path becomes {new}."
     moved = ", ".join(one.moved[:_MOST_EACH])
     context = f"tried {_format_path(one.similar)}; fields that change with the path: {moved or 'none'}"
-    return _field_finding(one.name, one.value, message, text, context)
+    return _build_field_finding(one.name, one.value, message, text, context)
 
 
-def _hardcoded_value_finding(name: str, value: JsonValue, path: str, text: str) -> Finding:
+def _build_hardcoded_value_finding(name: str, value: JsonValue, path: str, text: str) -> Finding:
     message = (
         f"The field {_quote(name)} is {_quote(value)} for all paths, even for a path that doesn't contain it."
     )
-    return _field_finding(name, value, message, text, f"{shorten_text(path, 300)} doesn't contain it")
+    return _build_field_finding(name, value, message, text, f"{shorten_text(path, 300)} doesn't contain it")
 
 
-def _field_finding(name: str, value: JsonValue, message: str, text: str, context: str) -> Finding:
+def _build_field_finding(name: str, value: JsonValue, message: str, text: str, context: str) -> Finding:
     written = generalization.to_path_text(value)
     line = next((n for n, each in enumerate(text.split("\n"), 1) if written in each), None)
     return Finding(
@@ -323,13 +332,13 @@ def _field_finding(name: str, value: JsonValue, message: str, text: str, context
     )
 
 
-def _inconsistency_finding(one: ResultInconsistency) -> Finding:
+def _build_inconsistency_finding(one: ResultInconsistency) -> Finding:
     if one.name:
         message = f"The field {_quote(one.name)} is a {one.one} for one path and a {one.other} for another."
     else:
         message = f"Similar paths return different fields: {_quote(one.one)} and {_quote(one.other)}."
     hint = "Return the same fields with the same types for similar paths; use None if a value is missing."
-    return _worth_finding(
+    return _build_result_finding(
         "types_differ",
         message,
         hint,
@@ -350,7 +359,7 @@ def _quote(value: JsonValue) -> str:
     return shorten_text(repr(value), _VALUE_CHARS)
 
 
-def _worth_finding(name: str, message: str, hint: str, context: str | None = None) -> Finding:
+def _build_result_finding(name: str, message: str, hint: str, context: str | None = None) -> Finding:
     return Finding(
         rule=f"quality.{name}",
         category="quality",

@@ -11,7 +11,7 @@ r"""Extraction rules as YAML, and their results for a path. Pure.
       start_month: 'NOTE: …'
 
 An extractor consists of Python code or such rules. A container runs rules as the Python code that
-`to_python` returns, because a pattern can backtrack. Source: docs/kinds/extractor.md.
+`render_python` returns, because a pattern can backtrack. Source: docs/kinds/extractor.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from assayd.model.text_limits import shorten_text
 from assayd.static.python import source as python_source
 
 INTEGER_DIGITS = 18
-PATTERN_CHARS = 512
+MAX_PATTERN_CHARS = 512
 MAX_RULES_CHARS = 64 * 2**10
 """Maximum characters of rules, because parsing YAML is slow."""
 MAX_FIELDS = 200
@@ -48,7 +48,7 @@ _HINT = (
 )
 
 PYTHON_HEADER = "# Generated from extraction rules."
-_PYTHON = """
+_PYTHON_TEMPLATE = """
 def extract(path: str) -> dict:
     parts = [part for part in path.split("/") if part]
     fields = {}
@@ -112,9 +112,9 @@ class FieldRule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     source: str = Field(alias="from", pattern=r"^segment\(-[1-9][0-9]?\)$")
-    pattern: Annotated[str, Field(max_length=PATTERN_CHARS), AfterValidator(_check_single_group)] | None = (
-        None
-    )
+    pattern: (
+        Annotated[str, Field(max_length=MAX_PATTERN_CHARS), AfterValidator(_check_single_group)] | None
+    ) = None
     type: Type = Type.STRING
 
     @property
@@ -193,7 +193,7 @@ def extract_rules_text(code: str) -> str | None:
 def check_rules(text: str) -> Iterator[Finding]:
     """Yield findings about invalid rules: ``from: segment(1)`` -> rules.invalid."""
     if len(text) > MAX_RULES_CHARS:
-        yield _invalid_rules_finding(
+        yield _build_invalid_rules_finding(
             f"The rules have {len(text)} characters; the limit is {MAX_RULES_CHARS}.", 1
         )
         return
@@ -202,25 +202,25 @@ def check_rules(text: str) -> Iterator[Finding]:
         rules = RuleSet.model_validate(yaml.load(text, Loader=_PlainLoader))  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark is not None else 1
-        yield _invalid_rules_finding(f"The rules aren't valid YAML: {problem.problem}.", line)
+        yield _build_invalid_rules_finding(f"The rules aren't valid YAML: {problem.problem}.", line)
     except (yaml.YAMLError, RecursionError, ValueError) as problem:
         if not isinstance(problem, ValidationError):
-            yield _invalid_rules_finding(
+            yield _build_invalid_rules_finding(
                 f"The rules aren't valid YAML: {shorten_text(str(problem), 200)}.", 1
             )
             return
         for fault in problem.errors()[:_MAX_FINDINGS]:
             place = ".".join(str(part) for part in fault["loc"])
-            yield _invalid_rules_finding(
+            yield _build_invalid_rules_finding(
                 f"{shorten_text(place, 100)}: {shorten_text(fault['msg'], 300)}.",
                 _find_line(node, fault["loc"]),
             )
     else:
         if not rules.extract:
-            yield _invalid_rules_finding("The rules name no field.", 1)
+            yield _build_invalid_rules_finding("The rules name no field.", 1)
 
 
-def to_python(text: str) -> str:
+def render_python(text: str) -> str:
     """Return Python code that extracts the same fields as the given rules, which must be valid."""
     rules = parse_rules(text).extract
     patterns = {
@@ -233,7 +233,7 @@ def to_python(text: str) -> str:
     ]
     imports = ["import re", ""] if any(rule.pattern is not None for rule in rules.values()) else []
     head = [PYTHON_HEADER, *imports, f"INTEGER_DIGITS = {INTEGER_DIGITS}", "RULES = {", *table, "}"]
-    return "\n".join(head) + "\n" + _PYTHON
+    return "\n".join(head) + "\n" + _PYTHON_TEMPLATE
 
 
 def _starts_like_rules(text: str) -> bool:
@@ -257,7 +257,7 @@ def _find_line(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
     return line
 
 
-def _invalid_rules_finding(message: str, line: int) -> Finding:
+def _build_invalid_rules_finding(message: str, line: int) -> Finding:
     return Finding(
         rule=INVALID_RULE.id, category="syntax", message=shorten_text(message), line=line, suggestion=_HINT
     )

@@ -21,7 +21,7 @@ NAME_CHARS = 64
 MAX_STEPS = 100
 """Maximum steps to follow a value."""
 
-_WHOLE = frozenset({"int", "float", "str", "Path", "PurePath", "PurePosixPath", "list", "tuple"})
+_CONVERTER_NAMES = frozenset({"int", "float", "str", "Path", "PurePath", "PurePosixPath", "list", "tuple"})
 _EXTRACTING_METHODS = frozenset({
     "group", "groups", "groupdict", "match", "search", "fullmatch", "findall", "split", "rsplit", "partition",
     "rpartition", "splitext", "basename", "dirname", "strip", "lstrip", "rstrip", "removeprefix",
@@ -168,9 +168,9 @@ def _find_value_sources(value: ast.expr, known: _FunctionBindings) -> Sequence[a
 def _find_call_sources(call: ast.Call, known: _FunctionBindings) -> Sequence[ast.expr] | None:
     given = [one for one in call.args if not isinstance(one, ast.Constant)]
     match call.func:
-        case ast.Name(id=name) if name in _WHOLE:
+        case ast.Name(id=name) if name in _CONVERTER_NAMES:
             return given
-        case ast.Attribute(value=ast.Name(id="pathlib"), attr=name) if name in _WHOLE:
+        case ast.Attribute(value=ast.Name(id="pathlib"), attr=name) if name in _CONVERTER_NAMES:
             return given
         case ast.Attribute(value=base, attr=method) if method in _EXTRACTING_METHODS:
             return None if method == "get" and _is_lookup_table(base, known) else [base, *given]

@@ -41,7 +41,7 @@ from assayd.kinds.extractor.quality import (
     judge_results,
     plan_extra_calls,
 )
-from assayd.kinds.extractor.rules import INVALID_RULE, check_rules, extract_rules_text, to_python
+from assayd.kinds.extractor.rules import INVALID_RULE, check_rules, extract_rules_text, render_python
 from assayd.kinds.extractor.taken_fields import find_extracted_fields
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
@@ -57,12 +57,12 @@ from assayd.static.python import signature as python_signature
 from assayd.static.python import source as python_source
 from assayd.static.python.imports import MAIN_RULE, PACKAGE_RULE, add_import_edits
 from assayd.static.python.inferred_names import check_undefined_names
-from assayd.static.python.names import BUILTINS, PACKAGE_NAMES
+from assayd.static.python.names import BUILTINS, NAMES_BY_PACKAGE
 from assayd.static.python.signature import ExpectedFunction, check_signature
 from assayd.static.python.source import PythonSource, find_mentioned_modules
 from assayd.static.python.source import normalize_source as python_normal_form
 
-PATHS_TOLD = 100
+MAX_PATHS_SHOWN = 100
 TASK = "Write an extractor, which takes a file path apart and returns the fields that it names."
 
 EXAMPLE = Example(
@@ -117,15 +117,16 @@ _HEADLINES = {
     "sandbox": "The extractor failed on sample paths:",
     "quality": "The extractor ran, but its results are wrong:",
 }
-_RARELY_CALLED = ("breakpoint", "dir", "help", "exit", "quit", "copyright", "credits", "license")
+_UNLISTED_BUILTINS = ("breakpoint", "dir", "help", "exit", "quit", "copyright", "credits", "license")
 """Refused builtins that a prompt doesn't name."""
 _REMINDERS = (
     f"Write one Python file that defines {EXPECTED.template} The argument is the path; no files exist. "
     "Helper functions are allowed.",
     "Return a plain dict of JSON values, or {} if the path has no fields.",
 )
-_REFUSED = (
-    f"Not allowed: {', '.join(name for name in BUILTINS if name not in _RARELY_CALLED)}; getattr() with a "
+_REFUSAL_REMINDER = (
+    f"Not allowed: {', '.join(name for name in BUILTINS if name not in _UNLISTED_BUILTINS)}; "
+    "getattr() with a "
     "computed name; attributes such as x.__class__."
 )
 
@@ -177,7 +178,9 @@ def describe_request_context(context: ExtractorContext) -> list[PromptContext]:
     """Return the context that the generated code must fit."""
     found = []
     if context.sample_paths:
-        found.append(PromptContext(title="sample paths", text="\n".join(context.sample_paths[:PATHS_TOLD])))
+        found.append(
+            PromptContext(title="sample paths", text="\n".join(context.sample_paths[:MAX_PATHS_SHOWN]))
+        )
     if context.cases:
         told = describe_cases((case, case.path, case.expected) for case in context.cases)
         found.append(PromptContext(title="cases that must pass", text=told))
@@ -207,7 +210,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
 
     def list_requirements(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a model. Under a report-only profile, omit the refused names."""
-        refused = () if policy is not None and policy.reports_only else (_REFUSED,)
+        refused = () if policy is not None and policy.is_report_only else (_REFUSAL_REMINDER,)
         return (*self.reminders, *refused, *describe_permissions(policy, offer=self.offer))
 
     @property
@@ -222,7 +225,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
     def prepare(self, payload: ExtractorPayload) -> PreparedExtractor:
         """Return the payload with Python code, extracted from the answer or generated from rules."""
         rules = extract_rules_text(payload.code)
-        code = to_python(rules) if rules is not None else _clean_answer(payload).text
+        code = render_python(rules) if rules is not None else _clean_answer(payload).text
         given = {**dict(payload), "code": code, "from_rules": rules is not None}
         return PreparedExtractor.model_construct(**given)
 
@@ -230,7 +233,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
         """Plan one unit per sample path and case, or, to apply approved code, one unit for many paths."""
         text = payload.code
         names = _list_computed_access_names(text, policy.imports)
-        builtins = "full" if policy.reports_only else "safe"
+        builtins = "full" if policy.is_report_only else "safe"
         units = [
             _build_unit(name, call, text, limits, names, builtins) for name, call in _iter_unit_calls(payload)
         ]
@@ -263,7 +266,7 @@ class ExtractorKind(Kind[ExtractorPayload]):
         if disagreeing:
             return Judgement(stage_findings={"syntax": disagreeing}, cases=cases)
         if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
-            found = (*found, _incomplete_run_finding([one.case for one in tries], result))
+            found = (*found, _build_incomplete_run_finding([one.case for one in tries], result))
         if has_errors(found):
             return Judgement(stage_findings={"sandbox": found}, cases=cases)
         differing = (f for one in compared if one.case.status is CaseStatus.FAILED for f in one.findings)
@@ -357,11 +360,11 @@ def _allow_parent_packages(imports: ImportPolicy) -> ImportPolicy:
 
     Both statements bind the name `os`, and the static rules check its uses.
     """
-    packages = {name for name in PACKAGE_NAMES if imports.allows(f"{name}.path")} - imports.denied
+    packages = {name for name in NAMES_BY_PACKAGE if imports.allows(f"{name}.path")} - imports.denied
     return replace(imports, allowed=imports.allowed | packages)
 
 
-_BY_NAME = ("getattr", "hasattr")
+_ACCESS_FUNCTIONS = ("getattr", "hasattr")
 _INTERNAL_MODULE_NAMES = {"os.path": "posixpath"}
 """The internal names of modules, if they differ from the public ones."""
 
@@ -392,7 +395,7 @@ def _judge_applied(payload: ExtractorPayload, result: RunResult) -> Judgement:
     cases = [one.case for one in tries]
     found = merge_similar_findings((one.case.name, finding) for one in tries for finding in one.findings)
     if not has_errors(found) and any(case.status is not CaseStatus.PASSED for case in cases):
-        found = (*found, _incomplete_run_finding(cases, result))
+        found = (*found, _build_incomplete_run_finding(cases, result))
     return Judgement(stage_findings={"sandbox": found, "quality": ()}, cases=tuple(cases))
 
 
@@ -425,7 +428,7 @@ def _list_computed_access_names(text: str, imports: ImportPolicy) -> dict[str, J
 
     The result is empty if the code has no such access.
     """
-    if not any(function in text for function in _BY_NAME):
+    if not any(function in text for function in _ACCESS_FUNCTIONS):
         return {}
     return {
         _INTERNAL_MODULE_NAMES.get(module, module): list[JsonValue](sorted(names))
@@ -498,7 +501,7 @@ def _require_dict(tried: JudgedUnit) -> JudgedUnit:
     return JudgedUnit(case=case, findings=(*tried.findings, finding))
 
 
-def _incomplete_run_finding(cases: Sequence[Case], result: RunResult) -> Finding:
+def _build_incomplete_run_finding(cases: Sequence[Case], result: RunResult) -> Finding:
     """Return the finding for paths without results that no other finding explains."""
     missing = sum(case.status is not CaseStatus.PASSED for case in cases)
     cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause

@@ -30,7 +30,7 @@ from assayd.guest_results import (
     GuestJsonError,
     RaisedException,
     Record,
-    read_record,
+    parse_guest_record,
 )
 from assayd.kinds.module.explained import add_explanation
 from assayd.model.finding import Finding, Layer, Rule, has_errors
@@ -47,9 +47,9 @@ RULES = (
 FILENAME = "contract.py"
 RESULT = "found"
 _CATEGORY = "missing_method"
-_MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
+_RECORD_CAUSES = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
 
-_PROBE = """
+_PROBE_TEMPLATE = """
 from {provided} import registered as _registered
 import {adapter}
 
@@ -72,7 +72,7 @@ def _form(value):
 
 def build_probe(adapter: str, contract: AdapterContract) -> str:
     """Return the source code that imports the adapter's module and reports its registered classes."""
-    return _PROBE.format(provided=contract.modules[0], adapter=adapter, result=RESULT)
+    return _PROBE_TEMPLATE.format(provided=contract.modules[0], adapter=adapter, result=RESULT)
 
 
 def judge_adapter(
@@ -84,7 +84,7 @@ def judge_adapter(
     """
     if unit is None:
         return ()
-    events = tuple(_event_findings(file, unit, texts))
+    events = tuple(_iter_event_findings(file, unit, texts))
     try:
         record = _read_record(unit)
     except GuestJsonError as problem:
@@ -93,23 +93,23 @@ def judge_adapter(
             replace(build_cause_finding(Cause.PROTOCOL_VIOLATION, "The adapter", str(problem)), file=file),
         )
     if isinstance(record, RaisedException):
-        return (*events, _exception_finding(file, record, texts))
+        return (*events, _build_raised_finding(file, record, texts))
     if isinstance(record, CompileFailure) or not isinstance(record, BoundNames) or not unit.outcome.completed:
         return (
             events
             if has_errors(events)
-            else (*events, _failed_import_finding(file, unit, texts.get(file, "")))
+            else (*events, _build_failed_import_finding(file, unit, texts.get(file, "")))
         )
     return (*events, *_compare_class(file, record, contract))
 
 
 def _read_record(unit: UnitResult) -> Record | None:
-    if unit.outcome.cause not in _MAY_HOLD_A_RECORD or len(unit.results) != 1 or unit.malformed is not None:
+    if unit.outcome.cause not in _RECORD_CAUSES or len(unit.results) != 1 or unit.malformed is not None:
         return None
-    return read_record(unit.results[0])
+    return parse_guest_record(unit.results[0])
 
 
-def _event_findings(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[Finding]:
+def _iter_event_findings(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[Finding]:
     for event, finding in iter_file_events(file, unit.events, texts):
         if event.kind == EXIT_EVENT:
             message = "Importing the adapter ends the process."
@@ -118,7 +118,7 @@ def _event_findings(file: str, unit: UnitResult, texts: Mapping[str, str]) -> It
             yield finding
 
 
-def _failed_import_finding(file: str, unit: UnitResult, text: str) -> Finding:
+def _build_failed_import_finding(file: str, unit: UnitResult, text: str) -> Finding:
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
     what = f"Importing {file}"
     if cause is Cause.TIMEOUT:
@@ -126,7 +126,7 @@ def _failed_import_finding(file: str, unit: UnitResult, text: str) -> Finding:
     return replace(build_cause_finding(cause, what, describe_limit(unit)), file=file)
 
 
-def _exception_finding(file: str, record: RaisedException, texts: Mapping[str, str]) -> Finding:
+def _build_raised_finding(file: str, record: RaisedException, texts: Mapping[str, str]) -> Finding:
     text = texts.get(record.file or "", "")
     place = get_snippet(text, record.line)
     told = f"{record.error_type}: {record.message}".removesuffix(": ")
@@ -154,7 +154,7 @@ def _compare_class(file: str, record: BoundNames, contract: AdapterContract) -> 
     if not own:
         how = " or ".join(f"@{name}" for name in contract.decorators)
         message = f"Importing {file} registered no class."
-        yield _adapter_finding(
+        yield _build_adapter_finding(
             "contract.not_registered", file, message, f"Put {how} above the class, at the top level."
         )
     for one in own:
@@ -171,12 +171,12 @@ def _judge_methods(
         if form != "callable":
             what = "is missing" if form in {None, "missing"} else f"is {form}, not a function"
             message = shorten_text(f"After the import of {file}, {name}.{method} {what}.")
-            yield _adapter_finding(
+            yield _build_adapter_finding(
                 "contract.not_callable", file, message, f"Define it in the class: def {method}(self, …):"
             )
 
 
-def _adapter_finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
+def _build_adapter_finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
     return Finding(
         rule=rule,
         category=_CATEGORY,

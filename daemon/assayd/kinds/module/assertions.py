@@ -53,11 +53,22 @@ RULES = (
         help="Bad: try: assert …, except Exception: pass. Good: let the assertion fail.",
     ),
 )
-_DEPTH = 4
+_MAX_CALL_DEPTH = 4
 _MAX_TESTS = 1000
 _MAX_STATEMENTS = 20_000
 """Maximum statements of a whole file; a function's count once per call."""
-_CHECKING = ("assert", "check", "verif", "expect", "should", "ensure", "must", "raises", "warns", "fail")
+_CHECKING_WORDS = (
+    "assert",
+    "check",
+    "verif",
+    "expect",
+    "should",
+    "ensure",
+    "must",
+    "raises",
+    "warns",
+    "fail",
+)
 """Name parts of functions that check something: functions defined elsewhere are trusted by these."""
 _CATCH_ALL = frozenset({"Exception", "BaseException", "AssertionError"})
 _OFF = frozenset({"skip", "skipif", "xfail", "skipIf", "skipUnless", "expectedFailure"})
@@ -258,10 +269,10 @@ class _AssertionFinder:
         for call in _iter_calls(node):
             name = _get_last_name(call.func)
             helper = self.helpers.get(name)
-            if helper is not None and name not in self.seen and len(self.seen) < _DEPTH:
+            if helper is not None and name not in self.seen and len(self.seen) < _MAX_CALL_DEPTH:
                 inner = replace(self, seen=(*self.seen, name)).iter_block_assertions(helper.body)
                 yield from (replace(one, test=None) for one in inner)
-            elif helper is None and any(word in name.lower() for word in _CHECKING):
+            elif helper is None and any(word in name.lower() for word in _CHECKING_WORDS):
                 yield _Assertion(
                     node=call, test=_extract_unittest_assertion(call, name), swallowed=self.swallowed
                 )
@@ -326,10 +337,10 @@ def _get_last_name(node: ast.expr | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-_PURE = frozenset({"abs", "bool", "dict", "float", "int", "len", "list", "max", "min", "set", "sorted", "str",
-                   "sum", "tuple", "type", "isinstance", "range"})  # fmt: skip
+_PURE_BUILTINS = frozenset({"abs", "bool", "dict", "float", "int", "len", "list", "max", "min", "set", "sorted",
+                   "str", "sum", "tuple", "type", "isinstance", "range"})  # fmt: skip
 _MAX_NODES = 200
-_SAME = ast.Eq | ast.Is | ast.LtE | ast.GtE
+_REFLEXIVE_OPS = ast.Eq | ast.Is | ast.LtE | ast.GtE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,7 +428,7 @@ def _is_true_literal(node: ast.expr) -> bool:
 
 
 def _is_true_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, made: NameBindings) -> bool:
-    if isinstance(op, _SAME) and _is_compared_with_itself(left, right, made):
+    if isinstance(op, _REFLEXIVE_OPS) and _is_compared_with_itself(left, right, made):
         return True
     if isinstance(op, ast.IsNot | ast.NotEq) and _is_none(right) and made.resolve_class(left):
         return True
@@ -457,14 +468,14 @@ def _is_true_call(name: str, arguments: list[ast.expr], made: NameBindings, meth
             return made.resolve_class(value) == last
         case ("hasattr", [_, ast.Constant(value=word)]) | ("callable", [ast.Attribute(attr=word)]):
             return word in methods
-    return name in _PURE and bool(arguments) and all(map(_is_constant, arguments))
+    return name in _PURE_BUILTINS and bool(arguments) and all(map(_is_constant, arguments))
 
 
 def _is_constant(node: ast.expr) -> bool:
     """Return whether an expression contains only literals and pure built-in functions."""
     for inner in ast.walk(node):
         match inner:
-            case ast.Name(id=name) if name not in _PURE:
+            case ast.Name(id=name) if name not in _PURE_BUILTINS:
                 return False
             case ast.Attribute() | ast.Await() | ast.Lambda() | ast.NamedExpr():
                 return False

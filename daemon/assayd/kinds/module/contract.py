@@ -115,19 +115,19 @@ def _check_classes(text: str, tree: ScopedTree, contract: AdapterContract) -> It
             )
     meant = classes or _find_candidate_classes(tree, contract)
     if not classes:
-        yield _no_decorator_finding(text, tree, contract, meant)
+        yield _build_no_decorator_finding(text, tree, contract, meant)
     for node in meant if len(meant) == 1 else classes:
         methods = {
             one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
         }
         for method in methods.values():
             if method.name not in contract.methods and _is_property(method) and _has_no_parameters(method):
-                yield _no_self_finding(node, method, text)
+                yield _build_no_self_finding(node, method, text)
         for name in contract.methods:
             if name not in methods:
-                yield _missing_method_finding(node, name, list(methods), text)
+                yield _build_missing_method_finding(node, name, list(methods), text)
             elif _has_no_parameters(methods[name]):
-                yield _no_self_finding(node, methods[name], text)
+                yield _build_no_self_finding(node, methods[name], text)
 
 
 def _iter_registered_classes(tree: ScopedTree, contract: AdapterContract) -> Iterator[NodeSite]:
@@ -158,7 +158,7 @@ def _find_candidate_classes(tree: ScopedTree, contract: AdapterContract) -> list
     ]
 
 
-def _no_decorator_finding(
+def _build_no_decorator_finding(
     text: str, tree: ScopedTree, contract: AdapterContract, meant: list[ast.ClassDef]
 ) -> Finding:
     """Return the finding for an unregistered adapter, with an edit if only one class is a candidate."""
@@ -195,16 +195,16 @@ def _defines_any_method(node: ast.ClassDef, methods: set[str]) -> bool:
     return bool(defined & methods)
 
 
-def _missing_method_finding(node: ast.ClassDef, name: str, defined: list[str], text: str) -> Finding:
+def _build_missing_method_finding(node: ast.ClassDef, name: str, defined: list[str], text: str) -> Finding:
     close = find_close_names(name, defined)
     if close:
-        return _similar_method_finding(node, name, close[0], text)
+        return _build_similar_method_finding(node, name, close[0], text)
     message = f"{node.name} has no method {name}."
     suggestion = f"Define it in the class itself: def {name}(self, …):"
     return _set_category(finding_at(node, text, "contract.missing_method", message, suggestion=suggestion))
 
 
-def _similar_method_finding(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
+def _build_similar_method_finding(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
     """Return the finding for a method whose name is similar to the name of a missing method."""
     method = next(one for one in node.body if getattr(one, "name", None) == other)
     found = finding_at(
@@ -223,7 +223,7 @@ def _similar_method_finding(node: ast.ClassDef, name: str, other: str, text: str
     return _set_category(replace(found, edit=edit))
 
 
-def _no_self_finding(
+def _build_no_self_finding(
     owner: ast.ClassDef, method: ast.FunctionDef | ast.AsyncFunctionDef, text: str
 ) -> Finding:
     message = f"{owner.name}.{method.name} has no self parameter."
@@ -282,7 +282,7 @@ _FORMS = {
     r"^[a-z0-9_]+$": "lowercase letters, digits and underscores",
     r"^[A-Za-z_][A-Za-z0-9_]*$": "an identifier, e.g. WeatherAdapter",
 }
-_EXAMPLES: Mapping[int | str, str] = {
+_EXAMPLE_BY_FIELD: Mapping[int | str, str] = {
     "module_id": '"weather/open_meteo"',
     "version": '"1.0.0"',
     "category": '"weather"',
@@ -357,7 +357,7 @@ def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
         read = Manifest.model_validate(dict(manifest))
     except ValidationError as problem:
         for error in problem.errors(include_url=False):
-            yield _manifest_finding(error)
+            yield _build_manifest_finding(error)
         return
     expected = f"{read.category}/{read.platform}"
     if read.module_id != expected:
@@ -385,7 +385,7 @@ def build_entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
     )
 
 
-def _manifest_finding(error: ErrorDetails) -> Finding:
+def _build_manifest_finding(error: ErrorDetails) -> Finding:
     pointer = "".join(f"/{_escape_pointer(str(part))}" for part in error["loc"])
     rule, what, suggestion = _explain_error(error)
     return Finding(
@@ -425,7 +425,7 @@ def _explain_error(error: ErrorDetails) -> tuple[str, str, str]:
 def _format_example(error: ErrorDetails) -> str:
     """Return an example of a valid field, or an empty string if there is none."""
     field = error["loc"][0]
-    return f' For example: "{field}": {_EXAMPLES[field]}' if field in _EXAMPLES else ""
+    return f' For example: "{field}": {_EXAMPLE_BY_FIELD[field]}' if field in _EXAMPLE_BY_FIELD else ""
 
 
 def _escape_pointer(part: str) -> str:

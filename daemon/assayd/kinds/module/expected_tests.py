@@ -55,7 +55,7 @@ RULES = (
 )
 _CATEGORY = "test_failure"
 _ASYNC_TEST_CASE = "IsolatedAsyncioTestCase"
-_BASES = frozenset({"TestCase", _ASYNC_TEST_CASE})
+_TEST_CASE_BASES = frozenset({"TestCase", _ASYNC_TEST_CASE})
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 Trees = Mapping[str, ast.Module]
@@ -229,7 +229,7 @@ def _find_imported_file(node: ast.ImportFrom, where: _FileContext) -> str | None
 
 def _is_unittest(node: ast.ClassDef, where: _FileContext) -> bool:
     """Return whether a class is derived, directly or indirectly, from a unittest class."""
-    return not _BASES.isdisjoint(_iter_base_names(node, where))
+    return not _TEST_CASE_BASES.isdisjoint(_iter_base_names(node, where))
 
 
 def _iter_base_names(node: ast.ClassDef, where: _FileContext) -> Iterator[str]:
@@ -341,7 +341,7 @@ def _check_unawaited_tests(text: str, body: Sequence[ast.stmt], where: _FileCont
 
 
 def _check_unawaited_methods(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Finding]:
-    if not (node.name.startswith("Test") or bases & _BASES):
+    if not (node.name.startswith("Test") or bases & _TEST_CASE_BASES):
         return
     calls_only = "TestCase" in bases and _ASYNC_TEST_CASE not in bases
     for one in node.body:
@@ -376,7 +376,7 @@ def _check_constructors(text: str, tree: ast.Module) -> Iterator[Finding]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
             init = _find_constructor(node)
-            if init is not None and not any(_get_last_name(base) in _BASES for base in node.bases):
+            if init is not None and not any(_get_last_name(base) in _TEST_CASE_BASES for base in node.bases):
                 yield finding_at(
                     init,
                     text,

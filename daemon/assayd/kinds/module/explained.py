@@ -20,7 +20,7 @@ from dataclasses import replace
 from assayd.did_you_mean import find_close_names
 from assayd.guest_results import RaisedException
 from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, add_data_keys
-from assayd.kinds.module.explained_results import PATCHES, RESULTS
+from assayd.kinds.module.explained_results import PATCH_EXPLAINERS, RESULTS
 from assayd.kinds.module.files import is_test, module_name
 from assayd.kinds.module.mistakes import build_word_edit
 from assayd.kinds.module.places import (
@@ -50,7 +50,7 @@ def add_explanation(
         test: the id of the test; empty for an import.
     """
     files, message = index_files(texts), raised.message[:MAX_MESSAGE_CHARS]
-    for pattern, explain in (*PATCHES, *CALLS, *_EXPLANATIONS, *RESULTS):
+    for pattern, explain in (*PATCH_EXPLAINERS, *CALLS, *_EXPLAINER_BY_PATTERN, *RESULTS):
         found = pattern.search(message)
         try:
             made = explain(finding, raised, found, files, test) if found is not None else None
@@ -73,7 +73,7 @@ def suggest_similar_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
 
     Return the finding unchanged if it has another cause, or if no file is similar.
     """
-    found = _NO_FILE.search(finding.message)
+    found = _NO_FILE_PATTERN.search(finding.message)
     if found is None:
         return finding
     path = found[1]
@@ -90,7 +90,7 @@ def suggest_similar_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
     )
 
 
-_NO_FILE = re.compile(r"No such file or directory: '([^']{1,200})'")
+_NO_FILE_PATTERN = re.compile(r"No such file or directory: '([^']{1,200})'")
 
 
 def _explain_missing_await(
@@ -203,7 +203,7 @@ def _replace_plugin(fixture: str, texts: Texts) -> str | None:
 
     Return None if the fixture is unknown, or if no file calls the client.
     """
-    library = _FAKES.get(fixture)
+    library = _FAKED_CLIENTS.get(fixture)
     if library is None:
         return None
     call = re.compile(
@@ -218,7 +218,7 @@ def _replace_plugin(fixture: str, texts: Texts) -> str | None:
     return None
 
 
-_FAKES = {"requests_mock": "requests", "httpx_mock": "httpx", "respx_mock": "httpx"}
+_FAKED_CLIENTS = {"requests_mock": "requests", "httpx_mock": "httpx", "respx_mock": "httpx"}
 _FIXTURES = ("monkeypatch", "tmp_path", "capsys", "caplog", "request", "recwarn", "event_loop")
 
 
@@ -474,7 +474,7 @@ def explain_unexpected_exception(
 
 
 _Explain = Callable[[Finding, RaisedException, re.Match[str], Texts, str], Finding | None]
-_EXPLANATIONS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
+_EXPLAINER_BY_PATTERN: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (re.compile(r"^'coroutine' object"), _explain_missing_await),
     (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _explain_coroutine_compared),
     (re.compile(r"<(?:bound|built-in) method ([\w.]{1,200}) of"), _explain_uncalled_method),

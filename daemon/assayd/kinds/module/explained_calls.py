@@ -178,7 +178,7 @@ def _explain_missing_exception(
         return None
     for number in range(around.lineno + 1, (around.end_lineno or around.lineno) + 1):
         line = texts.line(text, number)
-        call = _CALL.search(line)
+        call = _CALL_PATTERN.search(line)
         if call is not None and call[1] in methods and "await " not in line:
             new = f"{line[: call.start()]}await {line[call.start() :]}"
             hint = f"`{call[1]}` is async: without `await` it doesn't run. Write `{new.strip()}`."
@@ -190,7 +190,7 @@ def _explain_missing_exception(
     return replace(finding, suggestion=hint)
 
 
-_CALL = re.compile(r"(?<!await )(?<![\w.])(?:\w++\.)*+(\w++)\(")
+_CALL_PATTERN = re.compile(r"(?<!await )(?<![\w.])(?:\w++\.)*+(\w++)\(")
 
 
 def _explain_response_as_handler(
@@ -596,4 +596,4 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
      _explain_missing_annotation),
     (re.compile(r"^exceptions must derive from BaseException"), _explain_raised_text),
 )  # fmt: skip
-"""Patterns of messages with their explanations, tried after `PATCHES` and before all others."""
+"""Patterns of messages with their explanations, tried after `PATCH_EXPLAINERS` and before all others."""

@@ -123,12 +123,12 @@ RESULTS: tuple[tuple[re.Pattern[str], Explain], ...] = (
 """Patterns of assertion messages with their explanations, tried after all others."""
 
 
-_PATCHED = re.compile(r"\b(?:patch|setattr)\(\s*+([\"'])([A-Za-z_][\w.]{0,150}+)\1")
+_PATCHED_PATTERN = re.compile(r"\b(?:patch|setattr)\(\s*+([\"'])([A-Za-z_][\w.]{0,150}+)\1")
 _IMPORTED = re.compile(r"\s*+import\s++([\w., ]{1,200}+)$")
-_FROM = re.compile(r"\s*+from\s++[\w.]{1,100}+\s++import\s++\(?([\w, ]{1,200}+)\)?\s*+$")
-_CALLED = re.compile(r"(?<![\w.])(\w{1,60}+)(?:\.(\w{1,60}+))?\(")
+_FROM_PATTERN = re.compile(r"\s*+from\s++[\w.]{1,100}+\s++import\s++\(?([\w, ]{1,200}+)\)?\s*+$")
+_CALLED_PATTERN = re.compile(r"(?<![\w.])(\w{1,60}+)(?:\.(\w{1,60}+))?\(")
 _MAX_TARGETS = 200
-_SHOWN = 3
+_MAX_SUGGESTED = 3
 
 
 def _get_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
@@ -142,9 +142,12 @@ def _find_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
     found: list[tuple[str, str, int]] = []
     for file in sorted(name for name in texts if is_python(name) and not is_test(name)):
         lines = texts.lines(texts[file])
-        modules, names = set(_iter_imported_names(lines, _IMPORTED)), set(_iter_imported_names(lines, _FROM))
+        modules, names = (
+            set(_iter_imported_names(lines, _IMPORTED)),
+            set(_iter_imported_names(lines, _FROM_PATTERN)),
+        )
         for number, line in enumerate(lines, 1):
-            for owner, name in _CALLED.findall(line):
+            for owner, name in _CALLED_PATTERN.findall(line):
                 if owner in modules and name:
                     found.append((f"{module_name(file)}.{owner}.{name}", file, number))
                 elif owner in names:
@@ -170,7 +173,7 @@ def _explain_missing_target(
     Return None if the module's files don't show this cause.
     """
     text = texts.get(raised.file or "", "")
-    patched = _PATCHED.search(texts.line(text, raised.line))
+    patched = _PATCHED_PATTERN.search(texts.line(text, raised.line))
     if patched is None or raised.file is None or raised.line is None:
         return None
     targets = list(dict.fromkeys(target for target, _, _ in _get_patch_targets(texts)))
@@ -197,7 +200,7 @@ def _explain_wrong_target(
     for number, line in enumerate(lines[begins[0] :], begins[0] + 1):
         if number > begins[0] + 1 and re.match(r"(?:async )?def |class |@", line):
             break
-        patched = _PATCHED.search(line)
+        patched = _PATCHED_PATTERN.search(line)
         if patched is not None and patched[2] not in here:
             return _suggest_target(finding, texts, file, number, patched, here)
     return None
@@ -220,7 +223,7 @@ def _suggest_target(
     if not meant or patched[2] in meant:
         return None
     text = texts[file]
-    shown = " or ".join(f'"{target}"' for target in meant[:_SHOWN])
+    shown = " or ".join(f'"{target}"' for target in meant[:_MAX_SUGGESTED])
     hint = f'Replace the name where the code looks it up. Write {shown} instead of "{patched[2]}".'
     edit = None
     if len(meant) == 1:
@@ -231,7 +234,7 @@ def _suggest_target(
 
 
 _Explain = Callable[[Finding, RaisedException, re.Match[str], ModuleFiles, str], Finding | None]
-PATCHES: tuple[tuple[re.Pattern[str], _Explain], ...] = (
+PATCH_EXPLAINERS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (
         re.compile(
             r"^(?:module '[\w.]{1,200}' has no|<module '[\w.]{1,200}'[^>]{0,300}+> does not have the)"

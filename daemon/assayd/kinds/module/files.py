@@ -73,9 +73,9 @@ _CONFIGURATION_FILES = frozenset(
         "pyproject.toml", "sitecustomize.py", "usercustomize.py",
     }
 )  # fmt: skip
-_PLANTED_SUFFIXES = (".pth", ".pyc", ".pyo", ".so", ".pyd", ".egg-link")
-_PLANTED_FOLDERS = (".dist-info", ".egg-info", "__pycache__")
-_OF_THE_IMAGE = frozenset(
+_REFUSED_SUFFIXES = (".pth", ".pyc", ".pyo", ".so", ".pyd", ".egg-link")
+_REFUSED_FOLDERS = (".dist-info", ".egg-info", "__pycache__")
+_IMAGE_MODULES = frozenset(
     {
         "_pytest", "aiohttp", "aiosignal", "anyio", "assayd", "assayd_guest", "async_timeout",
         "attr", "attrs", "certifi", "chardet", "charset_normalizer", "exceptiongroup", "frozenlist",
@@ -90,7 +90,7 @@ _OF_THE_IMAGE = frozenset(
 
 def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[Finding]:
     """Yield findings about names and sizes of a module's files. `provided` are the container's modules."""
-    taken = {name.partition(".")[0] for name in provided} | _OF_THE_IMAGE | sys.stdlib_module_names
+    taken = {name.partition(".")[0] for name in provided} | _IMAGE_MODULES | sys.stdlib_module_names
     if len(files) > MAX_FILES:
         message = f"The module has {len(files)} files; {MAX_FILES} are allowed."
         yield _finding("paths.too_many", None, message, "Combine files, or remove unneeded ones.")
@@ -154,7 +154,7 @@ def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set
         yield _finding(rule, name, f"{shorten_text(name, 100)!a} {message}.", suggestion)
         return
     parts = name.split("/")
-    if parts[-1] in _CONFIGURATION_FILES or name.endswith(_PLANTED_SUFFIXES) or _is_in_metadata_folder(parts):
+    if parts[-1] in _CONFIGURATION_FILES or name.endswith(_REFUSED_SUFFIXES) or _is_in_metadata_folder(parts):
         message = f"{name!r} configures the test framework or the interpreter, which modules can't do."
         yield _finding("paths.planted", name, message, "Remove it; put fixtures into the test files.")
         return
@@ -204,7 +204,7 @@ def _find_name_problem(name: str) -> tuple[str, str, str] | None:
 
 
 def _is_in_metadata_folder(parts: Sequence[str]) -> bool:
-    return any(part.endswith(_PLANTED_FOLDERS) for part in parts[:-1])
+    return any(part.endswith(_REFUSED_FOLDERS) for part in parts[:-1])
 
 
 def _finding(rule: str, file: str | None, message: str, suggestion: str) -> Finding:
@@ -217,8 +217,8 @@ def _finding(rule: str, file: str | None, message: str, suggestion: str) -> Find
     )
 
 
-_FAILED = frozenset({"tests.failed", "tests.hung", "tests.error", "tests.exited", "tests.not_run"})
-_ENDED = "sandbox."
+_FAILURE_RULES = frozenset({"tests.failed", "tests.hung", "tests.error", "tests.exited", "tests.not_run"})
+_SANDBOX_PREFIX = "sandbox."
 """Prefix of the rules for a process's end; the tested code ends the process of a test file."""
 
 Errors = Iterable[Mapping[str, object]]
@@ -249,7 +249,7 @@ def _iter_blamed_files(errors: Errors, files: frozenset[str], adapter: str) -> I
 
 def _is_failed_test(error: Mapping[str, object]) -> bool:
     rule = str(error.get("rule"))
-    return rule in _FAILED or (rule.startswith(_ENDED) and is_test(str(error.get("file"))))
+    return rule in _FAILURE_RULES or (rule.startswith(_SANDBOX_PREFIX) and is_test(str(error.get("file"))))
 
 
 def _find_tested_file(test: str, files: frozenset[str]) -> str | None:

@@ -51,7 +51,7 @@ _INTERNAL_ATTRIBUTES = frozenset(
 )  # fmt: skip
 """Attributes that lead from an object to frames, code and namespaces."""
 _NAMESPACES = frozenset({"__builtins__", "__loader__", "__spec__"})
-_INSTEAD = {
+_HINT_BY_NAME = {
     "eval": "Use json.loads for data.",
     "exec": "Write the code directly.",
     "compile": "Use re.compile for patterns; write other code directly.",
@@ -190,7 +190,7 @@ def _check_node(read: _FileNames, site: NodeSite) -> Iterator[Finding]:
         case ast.ImportFrom(level=0, module=str(module)):
             for alias in node.names:
                 if name := read.which({f"{module}.{alias.name}"}):
-                    yield _forbidden_finding(read, node, name)
+                    yield _build_forbidden_finding(read, node, name)
         case ast.Name(ctx=ast.Load()):
             if node.id in _NAMESPACES:
                 message = f"The special name {node.id!r} isn't allowed."
@@ -198,7 +198,7 @@ def _check_node(read: _FileNames, site: NodeSite) -> Iterator[Finding]:
             elif name := read.which(
                 n for n in read.resolve_dotted(node, site.scope) if n.startswith("builtins.")
             ):
-                yield _forbidden_finding(read, node, name)
+                yield _build_forbidden_finding(read, node, name)
         case ast.Attribute():
             yield from _check_attribute(read, node, site.scope)
         case ast.Subscript() | ast.Call():
@@ -209,7 +209,7 @@ def _check_node(read: _FileNames, site: NodeSite) -> Iterator[Finding]:
 
 def _check_attribute(read: _FileNames, node: ast.Attribute, scope: Scope) -> Iterator[Finding]:
     if name := read.which(read.resolve_dotted(node, scope)):
-        yield _forbidden_finding(read, node, name)
+        yield _build_forbidden_finding(read, node, name)
     elif normalize_name(node.attr) in _INTERNAL_ATTRIBUTES:
         message = f"{node.attr!r} exposes the internals of running code."
         yield finding_at(node, read.text, "attribute.internal", message, suggestion="Remove it.")
@@ -220,7 +220,7 @@ def _check_dynamic_access(
 ) -> Iterator[Finding]:
     """Yield findings about access by name: from a mapping, or by getattr and similar functions."""
     if name := read.which(read.resolve_dotted(node, scope)):
-        yield _forbidden_finding(read, node, name)
+        yield _build_forbidden_finding(read, node, name)
         return
     if revealing := _find_revealing_name(node):
         message = f"{revealing!r} exposes the internals of running code."
@@ -260,9 +260,11 @@ def _find_revealing_name(node: ast.Call | ast.Subscript) -> str | None:
     return next((part for part in parts if normalize_name(part) in _INTERNAL_ATTRIBUTES), None)
 
 
-def _forbidden_finding(read: _FileNames, node: ast.AST, name: str) -> Finding:
+def _build_forbidden_finding(read: _FileNames, node: ast.AST, name: str) -> Finding:
     plain = name.removeprefix("builtins.")
-    instead = next((_INSTEAD[key] for key in (plain, plain.partition(".")[0]) if key in _INSTEAD), None)
+    instead = next(
+        (_HINT_BY_NAME[key] for key in (plain, plain.partition(".")[0]) if key in _HINT_BY_NAME), None
+    )
     return finding_at(
         node,
         read.text,

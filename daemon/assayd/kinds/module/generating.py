@@ -27,15 +27,15 @@ MANIFEST_FIELDS = (
 )
 MANIFEST_FILE = "manifest.json"
 _FIXED_TEST = ", a test that must pass; it can't be changed"
-TESTS_STAY = "Keep the tests unchanged: correct the code so that it meets their expectations."
+FIXED_TESTS_NOTE = "Keep the tests unchanged: correct the code so that it meets their expectations."
 
 _ADAPTER_FILE, _TEST_FILE = "adapter.py", "test_adapter.py"
-_WANTED = {
+_TASK_BY_FILE = {
     _ADAPTER_FILE: _ADAPTER_FILE,
     _TEST_FILE: f"{_TEST_FILE} with tests of it",
     MANIFEST_FILE: MANIFEST_FILE,
 }
-TASK = f"Write an adapter module: {', '.join(_WANTED.values())}."
+TASK = f"Write an adapter module: {', '.join(_TASK_BY_FILE.values())}."
 
 MANIFEST: dict[str, object] = {
     "module_id": "weather/open_meteo",
@@ -129,7 +129,7 @@ def _describe_contract(contract: AdapterContract) -> Iterator[str]:
 def _describe_allowances(policy: ExecutionPolicy) -> Iterator[str]:
     contract = policy.adapter
     yield from describe_permissions(policy, also=(*contract.modules, "adapter"))
-    if policy.reports_only:
+    if policy.is_report_only:
         return
     named = contract.forbidden - policy.imports.denied - _UNNAMED_MODULES
     refused = sorted(name for name in named if "." not in name)
@@ -239,7 +239,7 @@ def _list_requested_files(context: ModuleContext) -> list[tuple[str, str]]:
         *([_TEST_FILE] if has_tests(context) else []),
         *([MANIFEST_FILE] if context.manifest is not None else []),
     }
-    return [(name, words) for name, words in _WANTED.items() if name not in given]
+    return [(name, words) for name, words in _TASK_BY_FILE.items() if name not in given]
 
 
 def describe_request_context(context: ModuleContext) -> list[PromptContext]:

@@ -27,7 +27,7 @@ from assayd.static.python.imports import PolicyModules, check_imports, finding_a
 from assayd.static.python.scopes import Scope, ScopedTree, resolve_name
 
 CATEGORY = "import_violation"
-_IMPORTING = "importorskip"
+_IMPORT_FUNCTION = "importorskip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +107,9 @@ def _check_unused_module(node: ast.Import, modules: PolicyModules, text: str) ->
 def _is_importorskip(function: ast.expr, scope: Scope) -> bool:
     """Return whether a called function is pytest's `importorskip`."""
     if isinstance(function, ast.Attribute):
-        return function.attr == _IMPORTING
+        return function.attr == _IMPORT_FUNCTION
     names = resolve_name(function.id, scope).origins if isinstance(function, ast.Name) else ()
-    return any(origin.name == _IMPORTING for origin in names)
+    return any(origin.name == _IMPORT_FUNCTION for origin in names)
 
 
 def _check_import_call(
@@ -119,7 +119,7 @@ def _check_import_call(
     name = given[0].value if given and isinstance(given[0], ast.Constant) else None
     if not isinstance(name, str):
         message = "A module is imported by a computed name."
-        suggestion = f'Write the name itself: {_IMPORTING}("json").'
+        suggestion = f'Write the name itself: {_IMPORT_FUNCTION}("json").'
         yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
     elif not own.covers(name):
         imported = ast.copy_location(ast.Import(names=[ast.alias(name=name)]), node)
@@ -148,7 +148,7 @@ def _check_from_import(
 ) -> Iterator[Finding]:
     name = resolve_absolute(file, node)
     if name is None:
-        yield _relative_import_finding(node, text, own)
+        yield _build_relative_import_finding(node, text, own)
     elif node.level and not own.covers(name):
         message = f"The module {name!r} isn't one of the files."
         yield finding_at(node, text, "import.relative", message, suggestion="Import one of the files.")
@@ -176,7 +176,7 @@ def _suggest_own_module(
         yield replace(finding, suggestion=hint, edit=edit)
 
 
-def _relative_import_finding(node: ast.ImportFrom, text: str, own: ImportableModules) -> Finding:
+def _build_relative_import_finding(node: ast.ImportFrom, text: str, own: ImportableModules) -> Finding:
     """Return the finding for a relative import outside a package, with an edit if the import is one line."""
     dots, module = "." * node.level, node.module or ""
     message = f"Relative import of {dots + module!r}, outside a package."

@@ -79,18 +79,18 @@ _METHODS = frozenset(
         "splitlines", "strip", "title", "upper", "values",
     }
 )  # fmt: skip
-_SECRET_NAME = re.compile(
+_SECRET_NAME_PATTERN = re.compile(
     r"(?:api_?key|secret|passw(?:or)?d|token|credential|private_?key|auth_?key)", re.IGNORECASE
 )
-_SECRET_VALUE = re.compile(
+_SECRET_VALUE_PATTERN = re.compile(
     r"(?:Bearer\s+)?(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abp]-[\w-]{10,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)$"
 )
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER_PATTERN = re.compile(
     r"your|example|dummy|test|fake|sample|changeme|placeholder|xxx|demo|<|\{|\$|\s|^[a-z_.-]+$|^[A-Z_]+$|/",
     re.IGNORECASE,
 )
-_MIN_SECRET = 10
+_MIN_SECRET_CHARS = 10
 _MAX_SECRETS = 10
 _MAX_EDITS = 20
 """Maximum edits of a file that are compiled to check them."""
@@ -126,10 +126,12 @@ def check_own_names(
                 alias.name != "*" and alias.name not in own[module] and f"{module}.{alias.name}" not in own
             )
             if missing:
-                yield replace(_unknown_name_finding(node, text, module, alias.name, own[module]), file=file)
+                yield replace(
+                    _build_unknown_name_finding(node, text, module, alias.name, own[module]), file=file
+                )
 
 
-def _unknown_name_finding(
+def _build_unknown_name_finding(
     node: ast.ImportFrom, text: str, module: str, name: str, known: frozenset[str]
 ) -> Finding:
     near = find_close_names(name, sorted(known))
@@ -289,7 +291,7 @@ def check_dropped_results(file: str, text: str, tree: ast.Module, budget: Compil
         last = node.body[-1]
         promised = ast.unparse(node.returns).strip("'\"")
         dropped = _find_dropped_expression(last)
-        if dropped is None or _NO_VALUE.match(promised):
+        if dropped is None or _NO_VALUE_PATTERN.match(promised):
             continue
         if any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
             continue
@@ -409,7 +411,7 @@ def check_transports(texts: Mapping[str, str], trees: Trees) -> Iterator[Finding
                 yield replace(found, file=file, edit=edit)
 
 
-_NO_VALUE = re.compile(
+_NO_VALUE_PATTERN = re.compile(
     r"^(?:(?:None|NoReturn|Never|Any|object)$|(?:typing\.)?(?:Optional|Iterator|Generator|AsyncIterator)\b"
     r"|.*\bNone\b)"
 )
@@ -539,11 +541,11 @@ def _iter_named_values(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    if _SECRET_VALUE.match(value):
+    if _SECRET_VALUE_PATTERN.match(value):
         return True
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    named = _SECRET_NAME.search(name) is not None
-    return named and mixed and len(value) >= _MIN_SECRET and not _PLACEHOLDER.search(value)
+    named = _SECRET_NAME_PATTERN.search(name) is not None
+    return named and mixed and len(value) >= _MIN_SECRET_CHARS and not _PLACEHOLDER_PATTERN.search(value)
 
 
 def build_word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:

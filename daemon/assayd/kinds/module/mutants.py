@@ -28,7 +28,7 @@ from assayd.static.python.work import is_slow_to_compile
 _MAX_NODES = 50_000
 _CANDIDATES_PER_MUTANT = 4
 """Maximum candidates to compile, as a multiple of the wanted mutants: some candidates have no effect."""
-_MAX_WORK = 300_000
+_MAX_COMPILED_NODES = 300_000
 """Maximum nodes of all compiled texts, counting a node per 50 bytes: about a second.
 
 A count rather than a time, so that the selection is deterministic.
@@ -54,10 +54,10 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {
     ast.FloorDiv: ("//", "*"),
     ast.Mod: ("%", "*"),
 }
-_LARGEST = 1e300
+_MAX_NUMBER = 1e300
 """Larger numbers stay unchanged: Python rejects very long ones in decimal."""
 _LOGS = frozenset({"log", "logger", "logging", "print", "warnings", "super"})
-_INCIDENTAL = frozenset({"description", "encoding", "headers", "indent", "timeout", "title"})
+_INCIDENTAL_NAMES = frozenset({"description", "encoding", "headers", "indent", "timeout", "title"})
 """Arguments and keys whose values tests rarely need to check."""
 _DISPLAY_METHODS = frozenset({"__repr__", "__str__", "__format__"})
 _Change = tuple[str, int, int, str]
@@ -101,7 +101,7 @@ def generate_mutants(source: str, most: int) -> list[Mutant]:
         return []
     finder = _MutantFinder(source)
     queues = [deque(_order_mutants(finder.find_mutants(function))) for function in _iter_functions(tree)]
-    affordable = _MAX_WORK // (nodes + finder.size // _BYTES_OF_A_NODE + 1)
+    affordable = _MAX_COMPILED_NODES // (nodes + finder.size // _BYTES_OF_A_NODE + 1)
     chosen: list[Mutant] = []
     for one in islice(_interleave(queues), min(_CANDIDATES_PER_MUTANT * most, affordable)):
         if len(chosen) < most and _compiles_differently(one, source, original):
@@ -235,7 +235,7 @@ class _MutantFinder:
         match node.value:
             case bool():
                 yield "number", *self._byte_range(node), repr(not node.value)
-            case int() | float() if abs(node.value) < _LARGEST:
+            case int() | float() if abs(node.value) < _MAX_NUMBER:
                 yield "number", *self._byte_range(node), repr(node.value + 1)
             case str() if node.value:
                 yield "string", *self._byte_range(node), '""'
@@ -290,10 +290,10 @@ def _iter_mutable_parts(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Call(func=func, args=arguments, keywords=keywords):
             if _get_root_name(func) not in _LOGS:
                 yield from (func, *arguments)
-                yield from (each.value for each in keywords if each.arg not in _INCIDENTAL)
+                yield from (each.value for each in keywords if each.arg not in _INCIDENTAL_NAMES)
         case ast.Dict(keys=keys, values=values):
             for key, value in zip(keys, values, strict=True):
-                if not (isinstance(key, ast.Constant) and key.value in _INCIDENTAL):
+                if not (isinstance(key, ast.Constant) and key.value in _INCIDENTAL_NAMES):
                     yield from (each for each in (key, value) if each is not None)
         case _ if not isinstance(node, ast.AnnAssign | ast.pattern):
             yield from ast.iter_child_nodes(node)

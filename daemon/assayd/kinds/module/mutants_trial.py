@@ -92,7 +92,7 @@ def judge_trial(
         else:
             left += 1
     count = len(payload.mutants) - left
-    return [_mutants_finding(payload, adapter, count, left, unnoticed)] if count else []
+    return [_build_mutants_finding(payload, adapter, count, left, unnoticed)] if count else []
 
 
 def _find_covered_mutants(payload: PreparedModule, tests: Mapping[str, UnitResult]) -> list[Mutant]:
@@ -105,7 +105,7 @@ def _find_covered_mutants(payload: PreparedModule, tests: Mapping[str, UnitResul
     return [one for one in payload.mutants if ran is None or one.statement in ran]
 
 
-def _mutants_finding(
+def _build_mutants_finding(
     payload: PreparedModule, adapter: str, count: int, left: int, unnoticed: Sequence[Mutant]
 ) -> Finding:
     noticed, text = count - len(unnoticed), payload.files[adapter]

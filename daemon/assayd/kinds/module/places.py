@@ -28,7 +28,7 @@ _LINE_CHARS = 300
 """Maximum characters of a line; an edit of a longer one would be unreadable, too."""
 _MAX_LINES = 5000
 _MAX_NODES = 50_000
-_NAME_CHARS = 60
+_MAX_SIMILAR_CHARS = 60
 _MAX_NAMES = 100
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -187,9 +187,9 @@ def _list_names_in(nodes: Iterable[ast.expr]) -> Collection[str]:
 
 def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that are similar to a name. Compare only a limited number of them."""
-    if len(name) > _NAME_CHARS:
+    if len(name) > _MAX_SIMILAR_CHARS:
         return []
-    compared = [one for one in dict.fromkeys(known) if len(one) <= _NAME_CHARS]
+    compared = [one for one in dict.fromkeys(known) if len(one) <= _MAX_SIMILAR_CHARS]
     return find_close_names(name, compared[:_MAX_NAMES])
 
 

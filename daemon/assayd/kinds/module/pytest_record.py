@@ -29,12 +29,14 @@ from assayd.model.text_limits import MESSAGE_CHARS, shorten_text
 
 OUTCOMES = frozenset({"passed", "failed", "error", "skipped", "xfailed", "xpassed"})
 MAX_LINES = 5000
-_OUTPUT_CHARS = 5000
-_ID_CHARS = 500
-_MAX_SECONDS = 3600
-_LIMITS = replace(DEFAULT_LIMITS, bytes=4 * 2**20, depth=8, containers=100, values=5000, string_chars=2**16)
+_MAX_OUTPUT_CHARS = 5000
+_MAX_ID_CHARS = 500
+_MAX_DURATION_S = 3600
+_RECORD_LIMITS = replace(
+    DEFAULT_LIMITS, bytes=4 * 2**20, depth=8, containers=100, values=5000, string_chars=2**16
+)
 
-_DIGITS = 7
+_MAX_DIGITS = 7
 Fields = Mapping[str, JsonValue]
 
 
@@ -103,7 +105,7 @@ def parse_record(body: bytes, *, whole: bool) -> PytestRecord:
         raise GuestJsonError(f"more than {MAX_LINES} lines")
     told = PytestRecord()
     for number, line in enumerate(lines[:-1] if not whole else lines):
-        _process_line(told, _require_object(decode_guest_json(line, _LIMITS)), number)
+        _process_line(told, _require_object(decode_guest_json(line, _RECORD_LIMITS)), number)
     if whole and told.final is None:
         raise GuestJsonError("the last line is missing")
     return told
@@ -114,7 +116,7 @@ def _process_line(told: PytestRecord, fields: Fields, number: int) -> None:
         raise GuestJsonError("lines follow the last one")
     match fields.get("event"):
         case "started":
-            _record_start(told, _require_text(fields.get("id"), _ID_CHARS))
+            _record_start(told, _require_text(fields.get("id"), _MAX_ID_CHARS))
         case "ended":
             _record_end(told, fields)
         case "stopped":
@@ -134,7 +136,7 @@ def _process_collection(told: PytestRecord, fields: Fields) -> None:
         raise GuestJsonError("a misplaced line")
     match fields.get("event"):
         case "collected":
-            told.collected = [_require_text(name, _ID_CHARS) for name in _require_list(fields, "tests")]
+            told.collected = [_require_text(name, _MAX_ID_CHARS) for name in _require_list(fields, "tests")]
         case "not_imported":
             told.not_imported = parse_raised_exception(fields, "import")
         case "import_skipped":
@@ -155,7 +157,7 @@ def _record_start(told: PytestRecord, name: str) -> None:
 
 
 def _record_end(told: PytestRecord, fields: Fields) -> None:
-    name, outcome = _require_text(fields.get("id"), _ID_CHARS), _require_text(fields.get("outcome"))
+    name, outcome = _require_text(fields.get("id"), _MAX_ID_CHARS), _require_text(fields.get("outcome"))
     if told.running != name or outcome not in OUTCOMES:
         raise GuestJsonError(f"{name} ends without a begin")
     told.running = None
@@ -167,8 +169,8 @@ def _record_end(told: PytestRecord, fields: Fields) -> None:
             step=_require_text(fields.get("step", "")),
             raised=parse_raised_exception(fields, "call") if "error_type" in fields else None,
             reason=_require_text(fields.get("reason", fields.get("message", ""))),
-            stdout=_require_text(fields.get("stdout"), _OUTPUT_CHARS),
-            stderr=_require_text(fields.get("stderr"), _OUTPUT_CHARS),
+            stdout=_require_text(fields.get("stdout"), _MAX_OUTPUT_CHARS),
+            stderr=_require_text(fields.get("stderr"), _MAX_OUTPUT_CHARS),
         )
     )
 
@@ -206,7 +208,7 @@ def _parse_coverage(fields: Fields) -> LineCoverage | None:
 def _parse_numbers(text: str) -> tuple[int, ...]:
     """Parse numbers separated by spaces. Return an empty tuple if any number is malformed."""
     parts = text.split()
-    plain = all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts)
+    plain = all(part.isascii() and part.isdecimal() and len(part) <= _MAX_DIGITS for part in parts)
     return tuple(map(int, parts)) if plain else ()
 
 
@@ -240,7 +242,7 @@ def _require_seconds(fields: Fields) -> float:
     value = fields.get("duration_s")
     if type(value) not in {int, float} or not isinstance(value, int | float):
         raise GuestJsonError("duration_s is not a number")
-    return float(min(max(value, 0), _MAX_SECONDS))
+    return float(min(max(value, 0), _MAX_DURATION_S))
 
 
 RULES = (
@@ -292,9 +294,11 @@ def judge_coverage(
     total = sorted(line for line in known if line > 0)
     own = [line for line in total for first, last in _iter_method_ranges(idle) if first <= line <= last]
     if idle and len(own) >= _SHARE * len(total):
-        yield from (_untested_method_finding(file, text, name, places[0][0]) for name, places in idle.items())
+        yield from (
+            _build_untested_method_finding(file, text, name, places[0][0]) for name, places in idle.items()
+        )
     if total:
-        yield _coverage_finding(file, total, [line for line in total if line not in ran], list(idle))
+        yield _build_coverage_finding(file, total, [line for line in total if line not in ran], list(idle))
 
 
 def collect_executed_lines(found: Sequence[LineCoverage]) -> set[int] | None:
@@ -311,7 +315,7 @@ def _iter_method_ranges(methods: Methods) -> Iterator[Sequence[int]]:
     return (place for places in methods.values() for place in places)
 
 
-def _untested_method_finding(file: str, text: str, method: str, line: int) -> Finding:
+def _build_untested_method_finding(file: str, text: str, method: str, line: int) -> Finding:
     return Finding(
         rule="quality.untested_method",
         category="quality",
@@ -325,7 +329,9 @@ def _untested_method_finding(file: str, text: str, method: str, line: int) -> Fi
     )
 
 
-def _coverage_finding(file: str, total: Sequence[int], missed: Sequence[int], idle: Sequence[str]) -> Finding:
+def _build_coverage_finding(
+    file: str, total: Sequence[int], missed: Sequence[int], idle: Sequence[str]
+) -> Finding:
     methods = f"; methods that no test runs: {', '.join(idle)}" if idle else ""
     return Finding(
         rule="quality.coverage",

@@ -74,7 +74,7 @@ _SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _EXIT_ADVICE = "Let tests end normally; expect an exit with pytest.raises(SystemExit)."
 _NOT_AWAITED = "async def function and no async plugin"
 """The framework's message for skipping a test that returned a coroutine; ``async def`` tests are awaited."""
-_SHOWN = 5
+_MAX_LISTED = 5
 
 Texts = ModuleFiles
 
@@ -111,15 +111,15 @@ def judge_tests(
         unknown = (f"{file}::{name}" for name in expected.certain)
         return TestedFile(
             cases=tuple(Case(name=name, status=CaseStatus.ERROR, message=str(problem)) for name in unknown),
-            findings=(*events, _contradictory_record_finding(file, str(problem))),
+            findings=(*events, _build_contradiction_finding(file, str(problem))),
         )
     findings = [*events, *_iter_reported_failures(file, told, files)]
     if told.final is not None:
         findings += _compare_collected(file, told, expected)
     elif not has_errors(findings) or unit.outcome.cause is Cause.TIMEOUT:
-        findings.append(_interrupted_finding(file, unit, told))
+        findings.append(_build_interrupted_finding(file, unit, told))
     if told.final is not None and not told.final.good and not has_errors(findings):
-        findings.append(_contradictory_record_finding(file, "the process failed without a reported reason"))
+        findings.append(_build_contradiction_finding(file, "the process failed without a reported reason"))
     coverage = told.final.coverage if told.final is not None else None
     cases = tuple(_build_cases(file, unit, told, expected))
     return TestedFile(cases=cases, findings=tuple(findings), coverage=coverage)
@@ -206,12 +206,14 @@ def _suggest_own_module(finding: Finding, module: str, file: str, texts: Texts) 
 def _iter_reported_failures(file: str, told: PytestRecord, texts: Texts) -> Iterator[Finding]:
     """Yield the findings about the reported failures."""
     if told.not_imported is not None:
-        yield _import_failure_finding(file, told.not_imported, texts)
+        yield _build_import_failure_finding(file, told.not_imported, texts)
     for raised in told.not_collected:
-        found = _exception_finding(raised, file, texts, "tests.import_failed", "Its tests can't be collected")
+        found = _build_exception_finding(
+            raised, file, texts, "tests.import_failed", "Its tests can't be collected"
+        )
         yield _explain_failure(found, raised, texts)
     if told.too_many is not None:
-        yield _pytest_finding(
+        yield _build_pytest_finding(
             "tests.too_many",
             file,
             f"{file} has {told.too_many} tests.",
@@ -221,46 +223,50 @@ def _iter_reported_failures(file: str, told: PytestRecord, texts: Texts) -> Iter
     for ended in told.ended:
         if ended.outcome == "skipped" and _NOT_AWAITED in ended.reason:
             message = f"{ended.id} returned a coroutine that wasn't awaited."
-            yield _pytest_finding(
+            yield _build_pytest_finding(
                 "tests.never_runs", file, message, "Write async def, and await the call in the test."
             )
     if told.stopped is not None:
         left = len(told.collected or ()) - len(told.ended)
         rule = "tests.exited" if _is_exit(told.stopped) else "tests.error"
-        found = _exception_finding(told.stopped, file, texts, rule, f"{told.running or file} ended all tests")
+        found = _build_exception_finding(
+            told.stopped, file, texts, rule, f"{told.running or file} ended all tests"
+        )
         yield replace(found, context=f"{left} tests did not run")
     for note in told.final.notes if told.final else ():
         suggestion = "Don't modify the test framework; make the tests pass."
-        yield _pytest_finding("tests.tampered", file, f"{note}.", suggestion)
+        yield _build_pytest_finding("tests.tampered", file, f"{note}.", suggestion)
 
 
 def _iter_test_failures(file: str, told: PytestRecord, texts: Texts) -> Iterator[Finding]:
     bad = (ended for ended in told.ended if ended.outcome in {"failed", "error"})
     for finding in merge_similar_findings(
-        (ended.id, _test_failure_finding(file, ended, texts)) for ended in bad
+        (ended.id, _build_test_failure_finding(file, ended, texts)) for ended in bad
     ):
         yield replace(finding, message=shorten_text(f"{finding.context}: {finding.message}"))
 
 
-def _test_failure_finding(file: str, ended: FinishedTest, texts: Texts) -> Finding:
+def _build_test_failure_finding(file: str, ended: FinishedTest, texts: Texts) -> Finding:
     rule = "tests.failed" if ended.outcome == "failed" else "tests.error"
     step = {"setup": " (during setup)", "teardown": " (during teardown)"}.get(ended.step, "")
     if ended.raised is None:
-        return _pytest_finding(
+        return _build_pytest_finding(
             rule, file, f"{ended.reason or 'it failed'}{step}", "Compare with the test's expectation."
         )
     rule = "tests.exited" if _is_exit(ended.raised) else rule
     return _explain_failure(
-        _exception_finding(ended.raised, file, texts, rule, "", step), ended.raised, texts, ended.id
+        _build_exception_finding(ended.raised, file, texts, rule, "", step), ended.raised, texts, ended.id
     )
 
 
-def _import_failure_finding(file: str, raised: RaisedException, texts: Texts) -> Finding:
+def _build_import_failure_finding(file: str, raised: RaisedException, texts: Texts) -> Finding:
     if _is_exit(raised):
-        return _exception_finding(raised, file, texts, "tests.exited", f"{file} ends the process at import")
+        return _build_exception_finding(
+            raised, file, texts, "tests.exited", f"{file} ends the process at import"
+        )
     rule = NOT_COMPILED_RULE.id if raised.error_type in _SYNTAX else "tests.import_failed"
     found = _explain_failure(
-        _exception_finding(raised, file, texts, rule, f"{file} can't be imported"), raised, texts
+        _build_exception_finding(raised, file, texts, rule, f"{file} can't be imported"), raised, texts
     )
     if raised.error_type == "ModuleNotFoundError":
         own = _list_own_modules(texts)
@@ -273,12 +279,12 @@ def _import_failure_finding(file: str, raised: RaisedException, texts: Texts) ->
     return found
 
 
-_NOT_ALLOWED = re.compile(r"^import of '(\w{1,100})[.\w]*+' is not allowed by the policy")
-_FIXTURE = re.compile(r"^\('(\w{1,100})', <FixtureRequest")
+_NOT_ALLOWED_PATTERN = re.compile(r"^import of '(\w{1,100})[.\w]*+' is not allowed by the policy")
+_FIXTURE_PATTERN = re.compile(r"^\('(\w{1,100})', <FixtureRequest")
 """The text of pytest's FixtureLookupError; the missing fixture comes first."""
 
 
-def _exception_finding(
+def _build_exception_finding(
     raised: RaisedException,
     file: str,
     texts: Texts,
@@ -326,12 +332,12 @@ def _get_general_advice(rule: str, raised: RaisedException) -> str | None:
         return _EXIT_ADVICE
     if raised.error_type.rpartition(".")[2] == "AssertionError":
         return "Change the code so that it returns the expected result."
-    strange = _NOT_ALLOWED.match(raised.message)
+    strange = _NOT_ALLOWED_PATTERN.match(raised.message)
     if strange is not None and strange[1] not in sys.stdlib_module_names:
         return (
             f'The module {strange[1]!r} doesn\'t exist. Use a file of the module, as in patch("adapter.…").'
         )
-    if (fixture := _FIXTURE.match(raised.message)) is not None:
+    if (fixture := _FIXTURE_PATTERN.match(raised.message)) is not None:
         return (
             f"The fixture {fixture[1]!r} doesn't exist: the image has only pytest and "
             "pytest-asyncio. Define it in the file, or use monkeypatch or unittest.mock.patch."
@@ -353,24 +359,29 @@ def _compare_collected(file: str, told: PytestRecord, expected: ExpectedTests) -
     strange += sorted(ran - {*expected.certain, *expected.possible})
     if strange:
         message = f"{file} doesn't contain {_join_names(strange)}, which ran."
-        yield _pytest_finding("tests.unexpected", file, message, "Write the tests as functions in the file.")
+        yield _build_pytest_finding(
+            "tests.unexpected", file, message, "Write the tests as functions in the file."
+        )
     if missing := [name for name in expected.certain if name not in ran]:
         message = f"{file} contains {_join_names(missing)}, which wasn't collected."
-        yield _pytest_finding("tests.not_collected", file, message, "Don't remove tests while the file runs.")
+        yield _build_pytest_finding(
+            "tests.not_collected", file, message, "Don't remove tests while the file runs."
+        )
     left = len(told.collected) - len(told.ended)
     if left and told.stopped is None and not told.not_collected:
-        yield _pytest_finding(
+        yield _build_pytest_finding(
             "tests.not_run", file, f"{left} tests of {file} didn't run.", "Let every test run."
         )
 
 
-def _interrupted_finding(file: str, unit: UnitResult, told: PytestRecord) -> Finding:
+def _build_interrupted_finding(file: str, unit: UnitResult, told: PytestRecord) -> Finding:
     """Return the finding for a unit that didn't end by itself."""
     what = told.running or (f"The import of {file}" if told.collected is None else f"The unit of {file}")
     if unit.outcome.cause is Cause.TIMEOUT:
         message = f"{what} didn't end in time{describe_time_use(unit)}."
         return replace(
-            _pytest_finding("tests.hung", file, message, suggest_timeout_fix(unit)), context=told.running
+            _build_pytest_finding("tests.hung", file, message, suggest_timeout_fix(unit)),
+            context=told.running,
         )
     return replace(build_cause_finding(unit.outcome.cause, what, describe_limit(unit)), file=file)
 
@@ -379,12 +390,12 @@ def _is_exit(raised: RaisedException) -> bool:
     return raised.error_type.rpartition(".")[2] in _EXITS
 
 
-def _contradictory_record_finding(file: str, problem: str) -> Finding:
+def _build_contradiction_finding(file: str, problem: str) -> Finding:
     message = f"Reports of the tests of {file} contradict each other: {problem}."
-    return _pytest_finding("tests.contradicted", file, message, "Don't write to foreign descriptors.")
+    return _build_pytest_finding("tests.contradicted", file, message, "Don't write to foreign descriptors.")
 
 
-def _pytest_finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
+def _build_pytest_finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
     return Finding(
         rule=rule,
         category=CATEGORY,
@@ -441,5 +452,5 @@ def _strip_parameters(name: str) -> str:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return shorten_text(", ".join(names[:_SHOWN]), 400) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_LISTED
+    return shorten_text(", ".join(names[:_MAX_LISTED]), 400) + (f" and {more} more" if more > 0 else "")

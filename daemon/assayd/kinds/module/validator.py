@@ -44,9 +44,9 @@ from assayd.kinds.module.files import (
     module_name,
 )
 from assayd.kinds.module.generating import (
+    FIXED_TESTS_NOTE,
     MANIFEST_FIELDS,
     SAMPLES,
-    TESTS_STAY,
     ModuleContext,
     build_instructions,
 )
@@ -289,7 +289,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
         return build_repair_context(
             SourcePart(name=name, language="python", text=_normalize_texts(payload).get(name, "")),
             report,
-            instructions=(*(() if unreadable else rules), *([TESTS_STAY] if tested else [])),
+            instructions=(*(() if unreadable else rules), *([FIXED_TESTS_NOTE] if tested else [])),
             runtime_stages=self.runtime_stages,
             other_forms=() if unreadable else _OTHER_FORMS,
             surroundings=() if unreadable else tuple(_iter_repair_context(payload, name, errors)),

@@ -28,7 +28,7 @@ command_line = KindCommandLine(
     ),
 )
 
-RUN_BY = {".bash": ("bash", "shell"), ".js": ("node", "javascript"), ".sh": ("bash", "shell")}
+RUNNER_BY_SUFFIX = {".bash": ("bash", "shell"), ".js": ("node", "javascript"), ".sh": ("bash", "shell")}
 """The program and the shipped profile for a file, by its suffix."""
 _OPTIONS = frozenset(option.name for option in command_line.options)
 
@@ -62,7 +62,7 @@ def _build_program(files: Mapping[str, bytes], argv: str | None) -> dict[str, ob
             raise RequestError("request.options", f"--option argv: {problem}", field="payload.argv") from None
     for name in files:
         if (suffix := PurePath(name).suffix) not in {*SUFFIXES, ""}:
-            program, profile = RUN_BY.get(suffix, ("PROGRAM", "NAME"))
+            program, profile = RUNNER_BY_SUFFIX.get(suffix, ("PROGRAM", "NAME"))
             options = f"--policy {profile} --option argv='{program} {name}'"
             message = f"{name} isn't Python; name the program that runs it: {options}"
             raise RequestError("request.files", message, field=name)

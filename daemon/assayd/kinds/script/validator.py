@@ -58,7 +58,7 @@ _MAX_ARGUMENTS = 256
 
 _MAX_ARGUMENT_BYTES = 65_536
 
-_HEAD_BYTES = 2048
+_SHOWN_HEAD_BYTES = 2048
 TASK = (
     "Write a script: Python that reads standard input and the given files, and prints the requested output."
 )
@@ -120,8 +120,8 @@ with open("out.csv", "w", newline="") as file:
 print(len(rows), "rows")
 """
 _PYTHON_ARGV = ["python3.11", "main.py"]
-_NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
-_MAX_NAMED = 3
+_MISSING_PATTERN = re.compile(r"FileNotFoundError: .*No such file or directory")
+_MAX_NAMED_PATHS = 3
 
 
 def _check_argument(text: str) -> str:
@@ -230,7 +230,7 @@ def describe_request_context(context: ScriptContext) -> list[PromptContext]:
     """Return the context that the generated script must fit."""
     found = []
     for path, given in sorted(context.files.items()):
-        found.append(describe_file_head(path, decode_content(given), _HEAD_BYTES))
+        found.append(describe_file_head(path, decode_content(given), _SHOWN_HEAD_BYTES))
     if context.stdin:
         found.append(PromptContext(title="standard input", text=context.stdin))
     if context.collect:
@@ -312,7 +312,7 @@ def _judge_unit(
 
 def _add_existing_files(finding: Finding, submitted: ScriptPayload) -> Finding:
     """Add the existing files to a finding about a missing file. Return other findings unchanged."""
-    found = _NO_FILE.match(finding.message)
+    found = _MISSING_PATTERN.match(finding.message)
     if found is None or (finding.suggestion or "").startswith("The image doesn't have this program"):
         return finding
     there = ", ".join(sorted(submitted.files)) or "none"
@@ -333,15 +333,15 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
             remedy = "Write a regular file with this name below the start directory."
             named = sorted(set(_iter_similar_paths(path, submitted.code or "")) - {path})
             instead = (
-                f" The code uses {', '.join(named[:_MAX_NAMED])}: write to {path}, or list that "
+                f" The code uses {', '.join(named[:_MAX_NAMED_PATHS])}: write to {path}, or list that "
                 "file in collect."
                 if named
                 else ""
             )
-            yield _output_finding("collect.missing", message, remedy + instead)
+            yield _build_output_finding("collect.missing", message, remedy + instead)
         elif there[path].truncated:
             message = f"The declared output {path!a} is too large, so only a part was kept."
-            yield _output_finding("collect.cut", message, "Write fewer or smaller files.")
+            yield _build_output_finding("collect.cut", message, "Write fewer or smaller files.")
 
 
 def _iter_similar_paths(path: str, code: str) -> Iterator[str]:
@@ -355,7 +355,7 @@ def _iter_similar_paths(path: str, code: str) -> Iterator[str]:
         yield from (text for _, text in found if text.endswith(suffix))
 
 
-def _output_finding(rule: str, message: str, suggestion: str) -> Finding:
+def _build_output_finding(rule: str, message: str, suggestion: str) -> Finding:
     return Finding(rule=rule, category="outputs", message=message, layer=Layer.RUNTIME, suggestion=suggestion)
 
 

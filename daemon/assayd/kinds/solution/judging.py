@@ -39,8 +39,8 @@ ENDED_RULE = Rule(
 )
 RULES = (FAILED_RULE, FAULT_RULE, ENDED_RULE)
 
-_TELLING = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO})
-_MESSAGE_CHARS = 500
+_RELIABLE_CAUSES = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO})
+_MAX_FAILURE_CHARS = 500
 
 Fields = Mapping[str, JsonValue]
 
@@ -71,7 +71,7 @@ def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
     findings = tuple(_iter_revealed_findings(outcomes, payload, passed, len(counted)))
     if not findings and passed < max(len(counted), 1):
         started = build_unfinished_findings(result, "The solution") if counted else ()
-        findings = started or (_summary_finding(passed, len(counted)),)
+        findings = started or (_build_summary_finding(passed, len(counted)),)
     return Judgement(
         stage_findings={"sandbox": findings},
         cases=tuple(_redact_case(one.case, payload.reveal) for one in outcomes),
@@ -104,7 +104,7 @@ def _judge_record(
         return _build_import_failure_outcome(unit, record, payload)
     if (fault := record.get("fault")) is not None:
         return _build_fault_outcome(unit, record, fault)
-    if record.get("status") == "skipped" and unit.outcome.cause in _TELLING:
+    if record.get("status") == "skipped" and unit.outcome.cause in _RELIABLE_CAUSES:
         return TestOutcome(case=build_case(unit, CaseStatus.SKIPPED, str(record.get("message") or "skipped")))
     if record.get("status") == "returned" and unit.outcome.completed:
         return _judge_returned_value(unit, record, wanted)
@@ -117,7 +117,11 @@ def _determine_cause(unit: UnitResult) -> Cause:
 
 def _read_record(unit: UnitResult) -> Fields | None:
     """Parse the record of the tests' process. Return None if it is missing, malformed or unreliable."""
-    if unit.outcome.cause not in _TELLING | {Cause.OUT_OF_MEMORY, Cause.PROCESS_LIMIT, Cause.DISK_LIMIT}:
+    if unit.outcome.cause not in _RELIABLE_CAUSES | {
+        Cause.OUT_OF_MEMORY,
+        Cause.PROCESS_LIMIT,
+        Cause.DISK_LIMIT,
+    }:
         return None
     if len(unit.results) != 1 or unit.malformed is not None:
         return None
@@ -148,7 +152,7 @@ def _build_import_failure_outcome(unit: UnitResult, record: Fields, payload: Pre
     raised = _parse_raised(told, "import") if isinstance(told, dict) else None
     if raised is None:
         message = "The solution's process ended while the code was imported."
-        return replace(_build_failed_outcome(unit, _test_finding(ENDED_RULE, message)), broken=True)
+        return replace(_build_failed_outcome(unit, _build_test_finding(ENDED_RULE, message)), broken=True)
     finding = build_failure_finding(raised, ExceptionContext(text=payload.code))
     return replace(_build_failed_outcome(unit, finding, told=told), broken=True)
 
@@ -156,7 +160,7 @@ def _build_import_failure_outcome(unit: UnitResult, record: Fields, payload: Pre
 def _build_fault_outcome(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOutcome:
     kind, message = (fault.get("kind"), fault.get("message")) if isinstance(fault, dict) else (None, None)
     ended = kind == "ended"
-    finding = _test_finding(
+    finding = _build_test_finding(
         ENDED_RULE if ended else FAULT_RULE, _format_failure_message(unit.name, str(message))
     )
     return _build_failed_outcome(
@@ -183,7 +187,7 @@ def _judge_returned_value(unit: UnitResult, record: Fields, wanted: SolutionCase
         else f"expected{at} {shorten_text(differs.expected, 200)}, "
         f"received {shorten_text(differs.received, 200)}"
     )
-    finding = _test_finding(FAILED_RULE, _format_failure_message(unit.name, message))
+    finding = _build_test_finding(FAILED_RULE, _format_failure_message(unit.name, message))
     return TestOutcome(
         case=replace(passed, status=CaseStatus.FAILED, message=finding.message), finding=finding
     )
@@ -202,9 +206,10 @@ def _judge_raised_exception(unit: UnitResult, record: Fields, payload: PreparedS
     last = record.get("last_call")
     calls = f"; the last call: {payload.entry_point}{last}" if isinstance(last, str) and last else ""
     message = _format_failure_message(
-        unit.name, f"{shorten_text(assertion or said, _MESSAGE_CHARS)}{shorten_text(calls, _MESSAGE_CHARS)}"
+        unit.name,
+        f"{shorten_text(assertion or said, _MAX_FAILURE_CHARS)}{shorten_text(calls, _MAX_FAILURE_CHARS)}",
     )
-    return _build_failed_outcome(unit, _test_finding(FAILED_RULE, message), told=test)
+    return _build_failed_outcome(unit, _build_test_finding(FAILED_RULE, message), told=test)
 
 
 def _get_assertion_source(told: Fields) -> str:
@@ -247,7 +252,7 @@ def _format_failure_message(name: str, message: str) -> str:
     return f"The test {shorten_text(name, 100)!r} failed: {message.rstrip('.')}."
 
 
-def _test_finding(rule: Rule, message: str) -> Finding:
+def _build_test_finding(rule: Rule, message: str) -> Finding:
     return Finding(
         rule=rule.id,
         category="tests",
@@ -280,14 +285,14 @@ def _iter_revealed_findings(
         if found:
             return
     names = [one.case.name for one in failed] if payload.reveal.includes(RevealLevel.NAMES) else []
-    yield _summary_finding(passed, counted, names)
+    yield _build_summary_finding(passed, counted, names)
 
 
-def _summary_finding(passed: int, counted: int, names: list[str] | None = None) -> Finding:
+def _build_summary_finding(passed: int, counted: int, names: list[str] | None = None) -> Finding:
     if not counted:
-        return _test_finding(FAILED_RULE, "Every hidden test skipped itself")
+        return _build_test_finding(FAILED_RULE, "Every hidden test skipped itself")
     named = f": {shorten_text(', '.join(names), 300)}" if names else ""
-    return _test_finding(FAILED_RULE, f"{counted - passed} of {counted} hidden tests failed{named}")
+    return _build_test_finding(FAILED_RULE, f"{counted - passed} of {counted} hidden tests failed{named}")
 
 
 def _redact_case(case: Case, reveal: RevealLevel) -> Case:

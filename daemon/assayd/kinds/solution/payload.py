@@ -101,13 +101,18 @@ class PreparedSolution(SolutionPayload):
     needed: tuple[str, ...] = ()
 
 
-_GOOD = "def double(values):\n    return [2 * value for value in values]\n"
+_VALID_SOLUTION = "def double(values):\n    return [2 * value for value in values]\n"
 _CHECK = "def check(candidate):\n    assert candidate([1, 2]) == [2, 4]\n    assert candidate([]) == []\n"
 _CASES = [{"name": "two", "args": [[1, 2]], "expected": [2, 4]}]
 
 
 def _build_sample(
-    name: str, *rules: str, code: str = _GOOD, verdict: str = "failed", runs: bool = True, **more: object
+    name: str,
+    *rules: str,
+    code: str = _VALID_SOLUTION,
+    verdict: str = "failed",
+    runs: bool = True,
+    **more: object,
 ) -> Sample:
     tests = {} if "cases" in more else {"tests": _CHECK}
     return Sample(

@@ -273,19 +273,21 @@ def _check_tests(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Findi
                 else ""
             )
             found.append(
-                _tests_finding("tests.syntax", f"The tests or their context aren't valid Python{shown}")
+                _build_tests_finding("tests.syntax", f"The tests or their context aren't valid Python{shown}")
             )
     if found:
         return found
     count = len(collect_tests(payload, next(iter(_parse_test_texts(payload)), None)))
     if count == 0:
-        return [_tests_finding("tests.missing", "The tests contain no test.")]
+        return [_build_tests_finding("tests.missing", "The tests contain no test.")]
     if count > MAX_HIDDEN_TESTS:
-        return [_tests_finding("tests.missing", f"The tests contain more than {MAX_HIDDEN_TESTS} tests.")]
+        return [
+            _build_tests_finding("tests.missing", f"The tests contain more than {MAX_HIDDEN_TESTS} tests.")
+        ]
     return []
 
 
-def _tests_finding(rule: str, message: str) -> Finding:
+def _build_tests_finding(rule: str, message: str) -> Finding:
     return Finding(
         rule=rule,
         category="tests",

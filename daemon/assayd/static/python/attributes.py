@@ -17,11 +17,11 @@ from assayd.static.python.names import (
     ENVIRONMENT_FUNCTIONS,
     ENVIRONMENT_METHODS,
     FILE_METHODS,
-    INTERNALS,
+    INTERNALS_PATTERN,
     OPERATOR_METHODS,
     READABLE_DUNDERS,
     SETTABLE_THROUGH_SUPER,
-    STREAM_PARTS,
+    STREAM_ATTRIBUTES,
     can_read_own,
     is_dunder,
     normalize_name,
@@ -30,7 +30,7 @@ from assayd.static.python.scopes import NodeSite
 from assayd.static.python.view import SecurityView, has_known_fields, is_path
 
 FORMAT_METHODS = frozenset({"format", "format_map", "vformat"})
-_ATTRIBUTE = re.compile(r"\.([^.\[\]]+)")
+_ATTRIBUTE_PATTERN = re.compile(r"\.([^.\[\]]+)")
 _MAX_DEPTH = 3
 
 
@@ -65,14 +65,14 @@ def iter_template_attributes(text: str, depth: int = 0) -> Iterator[str]:
     except ValueError:
         return  # str.format rejects this template at run time.
     for _, field, spec, _ in fields:
-        yield from _ATTRIBUTE.findall(field or "")
+        yield from _ATTRIBUTE_PATTERN.findall(field or "")
         if spec and depth < _MAX_DEPTH:
             yield from iter_template_attributes(spec, depth + 1)
 
 
-_KEPT = frozenset({"__class__", "__match_args__"})
+_READONLY_NAMES = frozenset({"__class__", "__match_args__"})
 """Special attributes that can be read but not replaced."""
-_DUNDER_REPLACEMENTS = {
+_ADVICE_BY_DUNDER = {
     "__dict__": "Write vars(x) for the fields of an object.",
     "__bases__": "Write isinstance(x, Class), or issubclass(A, B).",
     "__mro__": "Write isinstance(x, Class), or issubclass(A, B).",
@@ -103,9 +103,9 @@ def explain_refused_attribute(
             return None
         near = find_nearest(name, sorted(OPERATOR_METHODS | READABLE_DUNDERS))
         meant = f"Did you mean '{near[0]}'?" if near is not None and near[1] else None
-        suggestion = _DUNDER_REPLACEMENTS.get(name, meant or "Remove the special attribute.")
+        suggestion = _ADVICE_BY_DUNDER.get(name, meant or "Remove the special attribute.")
         return "attribute.dunder", f"The special attribute {name!r} isn't allowed.", suggestion
-    if INTERNALS.fullmatch(name):
+    if INTERNALS_PATTERN.fullmatch(name):
         message = f"{name!r} exposes the internals of running code."
         return "attribute.internal", message, "Remove it."
     if uses_paths and name in FILE_METHODS:
@@ -132,10 +132,10 @@ def check_attribute(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     of_path = view.uses_paths and not owners and not own_method
     fine = _is_frozen_setattr(view, node, site) or _is_super_call(view, node, site)
     refused = None if fine else explain_refused_attribute(node.attr, of_path, view.own)
-    if refused is None and node.attr in _KEPT and not isinstance(node.ctx, ast.Load):
+    if refused is None and node.attr in _READONLY_NAMES and not isinstance(node.ctx, ast.Load):
         message = f"{node.attr!r} of an object is replaced."
         refused = ("attribute.dunder", message, "Create an object of another class.")
-    if refused is None and node.attr in STREAM_PARTS - view.own and view.uses_streams and not owners:
+    if refused is None and node.attr in STREAM_ATTRIBUTES - view.own and view.uses_streams and not owners:
         message = f"{node.attr!r} exposes the open file below a stream."
         refused = ("attribute.file_access", message, "Write to the stream.")
     if refused is not None:
@@ -150,7 +150,7 @@ def _check_method(
 ) -> Iterator[Finding]:
     """Report ``path.replace(…)`` (attribute.file_access) and ``s.format(x)`` (format.dynamic_template)."""
     if of_path and node.attr in ENVIRONMENT_METHODS:
-        yield _environment_finding(view, node, node.attr)
+        yield _build_environment_finding(view, node, node.attr)
     elif node.attr == "replace" and view.uses_paths and _may_replace_file(view, node, site):
         message = "'replace' with one argument moves a file if called on a path."
         yield view.error(node, "attribute.file_access", message, "Write text.replace(old, new).")
@@ -172,10 +172,10 @@ def _check_module_attribute(view: SecurityView, node: ast.Attribute, module: str
             node, "module.modified", f"{dotted} is modified.", "Use a separate variable instead."
         )
     elif dotted in ENVIRONMENT_FUNCTIONS:
-        yield _environment_finding(view, node, dotted)
+        yield _build_environment_finding(view, node, dotted)
 
 
-def _environment_finding(view: SecurityView, node: ast.Attribute, name: str) -> Finding:
+def _build_environment_finding(view: SecurityView, node: ast.Attribute, name: str) -> Finding:
     """Return the warning attribute.environment, e.g. for ``os.path.abspath(p)``."""
     return finding_at(
         node,
@@ -262,7 +262,7 @@ _PLAIN_FIELDS = 'Write the names of the fields: __match_args__ = ("x", "y").'
 def _check_named(view: SecurityView, node: ast.AST, name: str) -> Iterator[Finding]:
     """Yield the finding if an attribute that is accessed by name, e.g. through getattr, isn't allowed."""
     refused = explain_refused_attribute(name, view.uses_paths, view.own)
-    if refused is None and normalize_name(name) in _KEPT and _is_change(node):
+    if refused is None and normalize_name(name) in _READONLY_NAMES and _is_attribute_change(node):
         message = f"{name!r} of an object is replaced."
         refused = ("attribute.dunder", message, "Create an object of another class.")
     if refused is not None:
@@ -275,7 +275,7 @@ def _check_named(view: SecurityView, node: ast.AST, name: str) -> Iterator[Findi
         yield view.error(node, "format.attribute", message, 'Use an f-string: f"{value}".')
 
 
-def _is_change(node: ast.AST) -> bool:
+def _is_attribute_change(node: ast.AST) -> bool:
     match node:
         case ast.Call(func=ast.Name(id="setattr" | "delattr")):
             return True

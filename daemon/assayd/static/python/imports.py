@@ -31,7 +31,7 @@ from assayd.findings.source_text import byte_offset_to_column, get_line, get_sni
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy, SubmoduleRule
 from assayd.model.text_limits import shorten_text
-from assayd.static.python.names import PACKAGE_NAMES, get_refusal_reason
+from assayd.static.python.names import NAMES_BY_PACKAGE, get_refusal_reason
 from assayd.static.python.scopes import list_nodes
 
 RULES = (
@@ -84,13 +84,13 @@ class PolicyModules:
     def names(self, module: str) -> frozenset[str] | None:
         """Return the names of a module that code can use, or None if code can use all names of the module.
 
-        For a package that isn't allowed itself, only its names in `PACKAGE_NAMES` are returned; its allowed
-        submodules can be used, too.
+        For a package that isn't allowed itself, only its names in `NAMES_BY_PACKAGE` are returned; its
+        allowed submodules can be used, too.
         """
         if module in self.policy.names:
             return self.policy.names[module]
         if module in self.known and not self.policy.allows(module):
-            return PACKAGE_NAMES.get(module, frozenset())
+            return NAMES_BY_PACKAGE.get(module, frozenset())
         return None
 
     def allows_name(self, module: str, name: str) -> bool:
@@ -134,19 +134,19 @@ def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, tex
 
 def suggest_name(module: str, modules: PolicyModules, name: str = "") -> str:
     """Return the suggested replacement for a name of a module, or the list of allowed names."""
-    if module in _PATHS and name in _LOOKING:
-        return _BY_TEXT
+    if module in _PATHS and name in _FILE_QUERY_NAMES:
+        return _PATH_TEXT_ADVICE
     names = {*(modules.names(module) or ())}
     names |= {m.removeprefix(module + ".") for m in modules.submodules(module)}
     return f"Use of {module} only: {shorten_text(', '.join(sorted(names)), 400)}."
 
 
 _PATHS = frozenset({"os", "os.path", "posixpath", "ntpath"})
-_LOOKING = frozenset({
+_FILE_QUERY_NAMES = frozenset({
     "exists", "getatime", "getctime", "getmtime", "getsize", "isdir", "isfile", "islink", "ismount",
     "lexists", "listdir", "lstat", "realpath", "samefile", "scandir", "stat", "walk",
 })  # fmt: skip
-_BY_TEXT = (
+_PATH_TEXT_ADVICE = (
     "The path isn't a file on this machine. Decide from its text: a suffix, a folder's name, or a pattern."
 )
 
@@ -223,7 +223,9 @@ def _imports_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
 
     Example: ``from os import path, sep``.
     """
-    plain = PACKAGE_NAMES.get(node.module or "", frozenset()) if modules.submodules(node.module or "") else ()
+    plain = (
+        NAMES_BY_PACKAGE.get(node.module or "", frozenset()) if modules.submodules(node.module or "") else ()
+    )
     return all(
         alias.name in plain
         or (
@@ -238,14 +240,14 @@ def _build_not_allowed_problem(module: str, modules: PolicyModules, taking: Sequ
     reason = get_refusal_reason(module)
     message = f"Import of {module!r} is not allowed" + (f" ({reason})." if reason else ".")
     inside = modules.submodules(module)
-    if inside and taking and module in PACKAGE_NAMES:
+    if inside and taking and module in NAMES_BY_PACKAGE:
         return "import.not_allowed", message, suggest_name(module, modules), module
     if inside:
         return "import.not_allowed", message, f"Import {' or '.join(inside)} instead.", module
     return "import.not_allowed", message, suggest_import(module, modules), module
 
 
-_INSTEAD: Mapping[str, Sequence[str]] = {
+_SIMILAR_BY_MODULE: Mapping[str, Sequence[str]] = {
     "aiohttp": ("httpx", "requests"),
     "arrow": ("datetime",),
     "async_timeout": ("asyncio",),
@@ -272,7 +274,7 @@ _INSTEAD: Mapping[str, Sequence[str]] = {
     "yaml": ("json",),
 }
 """Modules with the same or similar functions, to suggest if the policy allows them."""
-_REMOVAL_ADVICE: Mapping[str, str] = {
+_REMOVAL_ADVICE_BY_MODULE: Mapping[str, str] = {
     "sys": "Remove it, with guards on sys.version_info: Python is 3.11 or newer on Linux, and the report "
     "shows printed output.",
     "platform": "Remove it: the code runs on Linux.",
@@ -289,9 +291,9 @@ ALLOWED_IMPORTS_PREFIX = "Allowed imports: "
 def suggest_import(module: str, modules: PolicyModules) -> str:
     """Return the suggested replacement for a module, or the list of allowed imports."""
     top = module.partition(".")[0]
-    if top in _REMOVAL_ADVICE:
-        return _REMOVAL_ADVICE[top]
-    known = _INSTEAD.get(module) or _INSTEAD.get(top, ())
+    if top in _REMOVAL_ADVICE_BY_MODULE:
+        return _REMOVAL_ADVICE_BY_MODULE[top]
+    known = _SIMILAR_BY_MODULE.get(module) or _SIMILAR_BY_MODULE.get(top, ())
     others = [one for one in known if modules.policy.allows(one)]
     if others:
         return f"Use {' or '.join(others)} instead."
@@ -324,7 +326,7 @@ PACKAGE_RULE = Rule(
     severity=Severity.WARNING,
     help="Bad: import os. Good: import os.path, which binds the same name.",
 )
-_PATH_NAMES = PACKAGE_NAMES["os"] | {"path"}
+_PATH_NAMES = NAMES_BY_PACKAGE["os"] | {"path"}
 
 MAIN_RULE = Rule(
     id="main.not_run",
@@ -359,7 +361,7 @@ def add_import_edits(
         if unused is None and node is not None and programs:
             unused = _build_removal_edit(node, _remove_blocks(tree, programs), text)
             if unused is not None:
-                yield from (_main_block_finding(program, node, text) for program in programs)
+                yield from (_build_main_block_finding(program, node, text) for program in programs)
                 programs = ()
         if paths and _is_os_import(finding) and _uses_only_paths(tree):
             yield _build_package_warning(finding, unused or _build_path_import_edit(finding, text))
@@ -373,9 +375,9 @@ def iter_unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit
     Only module-level imports of one module that are alone on their line are considered.
     """
     for node in _map_imports_by_line(tree).values():
-        edit = _build_removal_edit(node, tree, text) if _module_name(node) != "__future__" else None
+        edit = _build_removal_edit(node, tree, text) if _get_module_name(node) != "__future__" else None
         if edit is not None:
-            yield _module_name(node), edit
+            yield _get_module_name(node), edit
 
 
 def _map_imports_by_line(tree: ast.Module) -> dict[int, Import]:
@@ -387,7 +389,7 @@ def _map_imports_by_line(tree: ast.Module) -> dict[int, Import]:
     }
 
 
-def _module_name(node: Import) -> str:
+def _get_module_name(node: Import) -> str:
     return node.names[0].name if isinstance(node, ast.Import) else node.module or ""
 
 
@@ -435,13 +437,13 @@ def _remove_blocks(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
     return tree if bound & _find_used_names(rest) else rest
 
 
-def _main_block_finding(program: ast.If, node: Import, text: str) -> Finding:
+def _build_main_block_finding(program: ast.If, node: Import, text: str) -> Finding:
     """Return the finding for a main-program block, which never runs here, with an edit that removes it."""
     found = finding_at(
         program,
         text,
         MAIN_RULE.id,
-        f"This part runs only in a program, and only it needs {_module_name(node)!r}.",
+        f"This part runs only in a program, and only it needs {_get_module_name(node)!r}.",
         suggestion="Remove it: only the function is called, and __name__ isn't '__main__'.",
         severity=Severity.WARNING,
     )

@@ -35,7 +35,7 @@ from assayd.findings.source_text import byte_offset_to_column, get_line, get_sni
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.static.python.imports import PolicyModules, iter_unused_imports
-from assayd.static.python.names import PACKAGE_NAMES
+from assayd.static.python.names import NAMES_BY_PACKAGE
 from assayd.static.python.returns import NO_VALUE_RULE, check_returns
 from assayd.static.python.safe_fixes import build_edit, parse_or_none
 from assayd.static.python.scopes import (
@@ -56,7 +56,7 @@ UNDEFINED_RULE = Rule(
     help="Bad: prats[1], with parts = path.split('/'). Good: parts[1].",
 )
 
-_BUILTINS = frozenset(vars(builtins)) | {
+_BUILTIN_VARIABLES = frozenset(vars(builtins)) | {
     "exit",
     "quit",
     "copyright",
@@ -74,11 +74,11 @@ _MODULE_ATTRIBUTES = frozenset(
 )  # fmt: skip
 _NAMESPACES = frozenset({"exec", "globals", "locals", "vars", "execfile", "__builtins__", "builtins", "eval"})
 """Names whose use can create bindings that aren't visible in the source."""
-_CATCHING = frozenset({"NameError", "Exception", "BaseException", "UnboundLocalError"})
-_VERSION_CHECK = re.compile(
+_CAUGHT_NAME_ERRORS = frozenset({"NameError", "Exception", "BaseException", "UnboundLocalError"})
+_VERSION_CHECK_PATTERN = re.compile(
     r"version|PY_?[23]|py_?[23]|python_?[23]|six|IS_PY|unicode_type|TYPE_CHECKING|MYPY", re.ASCII
 )
-_MOST = 50
+_MAX_UNDEFINED = 50
 
 
 _CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type))
@@ -113,14 +113,14 @@ def check_undefined(
     bound = find_bound_names(source.tree) if source.tree is not None else None
     if source.tree is None or bound is None:
         return
-    known = {*bound, *_BUILTINS, *_MODULE_ATTRIBUTES, *given, *leaving_out}
+    known = {*bound, *_BUILTIN_VARIABLES, *_MODULE_ATTRIBUTES, *given, *leaving_out}
     names = [n for n in list_nodes(source.tree) if isinstance(n, ast.Name)]
     unknown = {n.id for n in names if isinstance(n.ctx, ast.Load) and n.id not in known}
     if not unknown or any(n.id in _NAMESPACES - bound for n in names):
         return
     tree = build_scoped_tree(source.tree)
     passed = _find_skipped_nodes(source.tree)
-    for one in list(_find_undefined(tree, unknown, passed))[:_MOST]:
+    for one in list(_find_undefined(tree, unknown, passed))[:_MAX_UNDEFINED]:
         yield _finding(one, source, tree, severity)
 
 
@@ -155,9 +155,9 @@ def _find_skipped_nodes(tree: ast.Module) -> set[ast.AST]:
         match node:
             case ast.Try(handlers=handlers, body=body) if any(map(_catches_name_error, handlers)):
                 passed.update(body)
-            case ast.If(test=test) | ast.IfExp(test=test) if _VERSION_CHECK.search(ast.unparse(test)):
+            case ast.If(test=test) | ast.IfExp(test=test) if _VERSION_CHECK_PATTERN.search(ast.unparse(test)):
                 passed.add(node)
-            case ast.BoolOp(values=[first, *_]) if _VERSION_CHECK.search(ast.unparse(first)):
+            case ast.BoolOp(values=[first, *_]) if _VERSION_CHECK_PATTERN.search(ast.unparse(first)):
                 passed.add(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 inner = (n for n in ast.walk(node) if isinstance(n, ast.AnnAssign))
@@ -177,7 +177,7 @@ def _catches_name_error(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
     named = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(isinstance(one, ast.Name) and one.id in _CATCHING for one in named)
+    return any(isinstance(one, ast.Name) and one.id in _CAUGHT_NAME_ERRORS for one in named)
 
 
 def _iter_scopes(scope: Scope) -> Iterator[Scope]:
@@ -227,14 +227,14 @@ def _guess_intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None
     name = node.id if isinstance(node, ast.Name) else ""
     chain = list(_iter_scopes(site.scope))
     visible = [s for s in chain if s is chain[0] or s.kind is not ScopeKind.CLASS]
-    circles = [*(scope.bound for scope in visible), _BUILTINS]
+    circles = [*(scope.bound for scope in visible), _BUILTIN_VARIABLES]
     called = isinstance(site.parent, ast.Call) and site.parent.func is node
     functions = {
         n.node.name
         for n in tree.sites
         if isinstance(n.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
-    callable_builtins = {n for n in _BUILTINS if callable(getattr(builtins, n, None))}
+    callable_builtins = {n for n in _BUILTIN_VARIABLES if callable(getattr(builtins, n, None))}
     imported = {n for scope in visible for n in scope.imports}
     every = {n for circle in circles for n in circle}
     handed_on = isinstance(site.parent, ast.Call | ast.keyword)
@@ -293,15 +293,15 @@ RULES = (
 )
 """The rules of kinds that can import every module of the image."""
 
-Allows = Callable[[str, str | None], bool]
+IsImportAllowed = Callable[[str, str | None], bool]
 """Returns whether a module, or a name of it, can be imported."""
 
-_PATH_NAMES = PACKAGE_NAMES["os"] | {"path"}
-_LITERALS = {
+_PATH_NAMES = NAMES_BY_PACKAGE["os"] | {"path"}
+_LITERAL_BY_NAME = {
     "true": "True", "TRUE": "True", "false": "False", "FALSE": "False",
     "null": "None", "NULL": "None", "none": "None", "nil": "None",
 }  # fmt: skip
-_MODULES = frozenset(
+_INSPECTED_MODULES = frozenset(
     {
         "abc", "argparse", "asyncio", "base64", "binascii", "bisect", "calendar", "collections",
         "contextlib", "copy",
@@ -319,15 +319,15 @@ _MODULES = frozenset(
     }
 )  # fmt: skip
 """Modules that can be imported here without side effects, to look up their names."""
-_SUBMODULES = {
+_USUAL_SUBMODULES = {
     "urllib": ("urllib.parse",),
     "xml": ("xml.etree.ElementTree",),
     "concurrent": ("concurrent.futures",),
 }
 """Packages that usually mean one of their modules."""
-_OTHERS = frozenset({"aiohttp", "httpx", "pydantic", "pytest", "requests"})
+_ADAPTER_MODULES = frozenset({"aiohttp", "httpx", "pydantic", "pytest", "requests"})
 """Modules of the adapter image; their names aren't looked up."""
-_FROM = {
+_MODULE_NAMES = {
     "abc": "ABC ABCMeta abstractmethod",
     "bisect": "bisect_left bisect_right insort",
     "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
@@ -365,7 +365,7 @@ _FROM = {
     "uuid": "UUID uuid4 uuid5",
     "zoneinfo": "ZoneInfo",
 }
-_HOMES = {name: module for module, names in _FROM.items() for name in names.split()}
+_MODULE_OF_NAME = {name: module for module, names in _MODULE_NAMES.items() for name in names.split()}
 """The module of each name that has one well-known source."""
 
 
@@ -405,12 +405,14 @@ def check_undefined_names(
         if module.partition(".")[0] not in (offered or ()):
             message = f"{module!r} is imported but never used, and the image doesn't have it."
             remedy = "Remove the line."
-            yield _warning_finding("import.needless", message, edit.start_line, source.text, remedy, edit)
+            yield _build_warning_finding(
+                "import.needless", message, edit.start_line, source.text, remedy, edit
+            )
 
 
 def _build_allowed_predicate(
     policy: ImportPolicy, offered: Collection[str], leaving_out: Collection[str]
-) -> Allows:
+) -> IsImportAllowed:
     modules = PolicyModules.from_policy(policy)
 
     def allows(module: str, name: str | None) -> bool:
@@ -465,7 +467,7 @@ class _UndefinedUses:
 
 def _check_literals(uses: _UndefinedUses, text: str) -> Iterator[Finding]:
     """Report ``x = null`` as name.other_language, with one edit that corrects all such names."""
-    found = [node for name in uses.names if name in _LITERALS for node in uses.names[name]]
+    found = [node for name in uses.names if name in _LITERAL_BY_NAME for node in uses.names[name]]
     if not found:
         return
     lines = text.split("\n")
@@ -473,19 +475,26 @@ def _check_literals(uses: _UndefinedUses, text: str) -> Iterator[Finding]:
     for node in reversed(found):
         line = lines[node.lineno - 1]
         start = byte_offset_to_column(line, node.col_offset) - 1
-        lines[node.lineno - 1] = line[:start] + _LITERALS[node.id] + line[start + len(node.id) :]
+        lines[node.lineno - 1] = line[:start] + _LITERAL_BY_NAME[node.id] + line[start + len(node.id) :]
     edit = build_edit(text, "\n".join(lines))
     for name in dict.fromkeys(node.id for node in found):
-        message, remedy = f"{name!r} isn't a Python literal.", f"Write {_LITERALS[name]}."
+        message, remedy = f"{name!r} isn't a Python literal.", f"Write {_LITERAL_BY_NAME[name]}."
         first = next(node.lineno for node in found if node.id == name)
-        yield _warning_finding("name.other_language", message, first, text, remedy, edit)
+        yield _build_warning_finding("name.other_language", message, first, text, remedy, edit)
 
 
-def _check_missing_imports(uses: _UndefinedUses, source: PythonSource, allows: Allows) -> Iterator[Finding]:
+def _check_missing_imports(
+    uses: _UndefinedUses, source: PythonSource, allows: IsImportAllowed
+) -> Iterator[Finding]:
     """Report ``re.match(…)`` as name.not_imported, with one edit that adds all missing imports."""
     statements = {}
     for name in uses.names:
-        if name in _HOMES or name in _MODULES or name in _SUBMODULES or name in _OTHERS:
+        if (
+            name in _MODULE_OF_NAME
+            or name in _INSPECTED_MODULES
+            or name in _USUAL_SUBMODULES
+            or name in _ADAPTER_MODULES
+        ):
             statement = _choose_import(name, uses.asked(name), allows)
             if statement is not None:
                 statements[name] = statement
@@ -497,30 +506,31 @@ def _check_missing_imports(uses: _UndefinedUses, source: PythonSource, allows: A
     for name, statement in statements.items():
         message = f"{name!r} is used but not imported."
         first = uses.asked(name).line
-        yield _warning_finding(
+        yield _build_warning_finding(
             "name.not_imported", message, first, source.text, f"Put at the top: {statement}", edit
         )
 
 
-def _choose_import(name: str, asked: _UndefinedUse, allows: Allows) -> str | None:
+def _choose_import(name: str, asked: _UndefinedUse, allows: IsImportAllowed) -> str | None:
     """Return the import that binds a name, or None if it isn't allowed or isn't certain."""
-    if name in _HOMES:
-        return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
+    if name in _MODULE_OF_NAME:
+        return f"from {_MODULE_OF_NAME[name]} import {name}" if allows(_MODULE_OF_NAME[name], name) else None
     if asked.attributes is None:
         named = name == "datetime" and asked.known and all(hasattr(datetime.datetime, n) for n in asked.known)
         return "from datetime import datetime" if named and allows(name, name) else None
-    if name in _OTHERS:
+    if name in _ADAPTER_MODULES:
         return f"import {name}" if allows(name, None) else None
-    if name in _SUBMODULES:
+    if name in _USUAL_SUBMODULES:
         return next(
-            (f"import {one}" for one in _SUBMODULES[name] if _refers_to_submodule(one, asked, allows)), None
+            (f"import {one}" for one in _USUAL_SUBMODULES[name] if _refers_to_submodule(one, asked, allows)),
+            None,
         )
     if name == "datetime":
         return _choose_datetime_import(asked.attributes, allows)
     return _build_plain_import(name, asked.attributes, allows)
 
 
-def _build_plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str | None:
+def _build_plain_import(name: str, attributes: frozenset[str], allows: IsImportAllowed) -> str | None:
     """Return the import of a module, or None if it isn't allowed or lacks an accessed attribute."""
     if name == "os" and attributes <= _PATH_NAMES and not allows("os", None):
         return "import os.path" if allows("os.path", None) else None
@@ -529,12 +539,12 @@ def _build_plain_import(name: str, attributes: frozenset[str], allows: Allows) -
     return f"import {name}" if had else None
 
 
-def _refers_to_submodule(dotted: str, asked: _UndefinedUse, allows: Allows) -> bool:
+def _refers_to_submodule(dotted: str, asked: _UndefinedUse, allows: IsImportAllowed) -> bool:
     """Return whether all uses of a package refer to one particular module of the package."""
     return asked.known == {dotted.split(".")[1]} and allows(dotted, None)
 
 
-def _choose_datetime_import(attributes: frozenset[str], allows: Allows) -> str | None:
+def _choose_datetime_import(attributes: frozenset[str], allows: IsImportAllowed) -> str | None:
     """Return the import of the module or of the class `datetime`, inferred from the accessed attributes.
 
     Return None if both or neither have them, or if the import isn't allowed.
@@ -546,7 +556,7 @@ def _choose_datetime_import(attributes: frozenset[str], allows: Allows) -> str |
     return "import datetime" if of_module else "from datetime import datetime"
 
 
-def _warning_finding(
+def _build_warning_finding(
     rule: str, message: str, line: int, text: str, remedy: str, edit: Edit | None
 ) -> Finding:
     return Finding(

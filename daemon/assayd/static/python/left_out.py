@@ -24,14 +24,16 @@ from assayd.findings.source_text import get_line
 from assayd.model.finding import Edit
 from assayd.static.python.safe_fixes import MAX_TRIED_CHARS, build_edit, parse_or_none
 
-_STRING = re.compile(r"""[bBfFrRuU]{0,2}(?:'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?)|\#[^\n]*+""")
-_LONE_EQUALS = re.compile(r"(?<![=!<>:+\-*/%&|^@])=(?!=)")
-_CONDITION_KEYWORD = re.compile(r"\b(?:if|elif|while|return|assert|and|or|not)\b")
-_COMMA_STATEMENT = re.compile(r"\s*(?:for|def|async def|from|import)\b|.*\blambda\b")
+_STRING_PATTERN = re.compile(r"""[bBfFrRuU]{0,2}(?:'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?)|\#[^\n]*+""")
+_LONE_EQUALS_PATTERN = re.compile(r"(?<![=!<>:+\-*/%&|^@])=(?!=)")
+_CONDITION_KEYWORD_PATTERN = re.compile(r"\b(?:if|elif|while|return|assert|and|or|not)\b")
+_COMMA_STATEMENT_PATTERN = re.compile(r"\s*(?:for|def|async def|from|import)\b|.*\blambda\b")
 _GAP = re.compile(r"(?<=[\w'\")\]}]) (?=[\w'\"])")
-_OPERATOR = re.compile(r"[-+*/%@&|^<>!]|(?<![\w)\]\s])=|==|\b(?:and|or|not|in|is|if|else|for|lambda)\b")
-_CALL_ALONE = re.compile(r"\s*[\w.]+(?:\[[^\]]*\])?\(")
-_CLOSERS = {"(": ")", "[": "]", "{": "}"}
+_OPERATOR_PATTERN = re.compile(
+    r"[-+*/%@&|^<>!]|(?<![\w)\]\s])=|==|\b(?:and|or|not|in|is|if|else|for|lambda)\b"
+)
+_BARE_CALL_PATTERN = re.compile(r"\s*[\w.]+(?:\[[^\]]*\])?\(")
+_CLOSER_BY_OPENER = {"(": ")", "[": "]", "{": "}"}
 _MAX_PLACES = 40
 
 
@@ -44,11 +46,11 @@ def replace_assignment_in_condition(error: SyntaxError, text: str) -> Edit | Non
     if line is None or error.lineno is None:
         return None
     masked = mask_line(line)
-    places = [m.start() for m in _LONE_EQUALS.finditer(masked)][:_MAX_PLACES]
+    places = [m.start() for m in _LONE_EQUALS_PATTERN.finditer(masked)][:_MAX_PLACES]
     asked = [
         place
         for place in places
-        if _CONDITION_KEYWORD.search(masked[:place]) or _has_open_bracket(masked[:place])
+        if _CONDITION_KEYWORD_PATTERN.search(masked[:place]) or _has_open_bracket(masked[:place])
     ]
     good = [
         at
@@ -58,7 +60,7 @@ def replace_assignment_in_condition(error: SyntaxError, text: str) -> Edit | Non
     if len(good) != 1:
         return None
     name = re.search(r"(?<![\w.\])])([A-Za-z_]\w*)\s*$", masked[: good[0]])
-    if name is not None and not _is_known(name[1], text, error.lineno):
+    if name is not None and not _occurs_before_line(name[1], text, error.lineno):
         return None
     return Edit(
         start_line=error.lineno, end_line=error.lineno, replacement=_replace_with_double_equals(line, good[0])
@@ -74,7 +76,7 @@ def _replace_with_double_equals(line: str, at: int) -> str:
     return f"{line[:at]}=={line[at + 1 :]}"
 
 
-def _is_known(name: str, text: str, line: int) -> bool:
+def _occurs_before_line(name: str, text: str, line: int) -> bool:
     """Return whether a name occurs before a line, so that the line isn't needed to bind the name."""
     before = "\n".join(text.split("\n")[: line - 1])
     return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", before) is not None
@@ -88,7 +90,7 @@ def insert_comma(error: SyntaxError, text: str) -> Edit | None:
     line = get_line(text, error.lineno)
     if line is None or error.lineno is None:
         return None
-    if "forgot a comma" not in error.msg and not _COMMA_STATEMENT.match(mask_line(line)):
+    if "forgot a comma" not in error.msg and not _COMMA_STATEMENT_PATTERN.match(mask_line(line)):
         return None  # Outside brackets, x = y z isn't a tuple.
     changed = [
         one for one in _iter_comma_insertions(line) if _compiles(_replace_line(text, error.lineno, one), text)
@@ -122,11 +124,11 @@ def close_open_bracket(error: SyntaxError, text: str) -> Edit | None:
     if found is None or error.lineno is None or not error.offset or error.lineno > len(lines):
         return None
     at = error.lineno - 1
-    line, closer = lines[at], _CLOSERS[found[1]]
+    line, closer = lines[at], _CLOSER_BY_OPENER[found[1]]
     inside = mask_line(line)[error.offset :]
     several = list_missing_closers(line)
     if len(several) > 1:
-        return _close_brackets(lines, at, several) if not _OPERATOR.search(mask_line(line)) else None
+        return _close_brackets(lines, at, several) if not _OPERATOR_PATTERN.search(mask_line(line)) else None
     last = at if inside.strip() else _find_last_indented(lines, at)
     if last is None or (last == at and not _is_simple_content(mask_line(line), inside)):
         return None
@@ -143,8 +145,8 @@ def list_missing_closers(line: str) -> str:
     """Return the closing brackets that a line lacks, in the order in which they must be inserted."""
     open_: list[str] = []
     for character in mask_line(line):
-        if character in _CLOSERS:
-            open_.append(_CLOSERS[character])
+        if character in _CLOSER_BY_OPENER:
+            open_.append(_CLOSER_BY_OPENER[character])
         elif open_ and character == open_[-1]:
             open_.pop()
     return "".join(reversed(open_))
@@ -153,7 +155,7 @@ def list_missing_closers(line: str) -> str:
 def _close_brackets(lines: list[str], at: int, missing: str) -> Edit | None:
     """Return the edit that turns ``x = f(g(1`` into ``x = f(g(1))``, or None if the places are uncertain."""
     text = "\n".join(lines)
-    if "," in mask_line(lines[at]) or mask_line(lines[at]).rstrip()[-1:] in _CLOSERS:
+    if "," in mask_line(lines[at]) or mask_line(lines[at]).rstrip()[-1:] in _CLOSER_BY_OPENER:
         return None
     changed = "\n".join((*lines[:at], _append_closer(lines[at], missing), *lines[at + 1 :]))
     return build_edit(text, changed) if _compiles(changed, text) else None
@@ -165,9 +167,9 @@ def _is_simple_content(line: str, inside: str) -> bool:
     `inside` is the content of the bracket; the contents of nested brackets are ignored.
     """
     own = _strip_nested_brackets(inside)
-    if _OPERATOR.search(own):
+    if _OPERATOR_PATTERN.search(own):
         return False
-    return "," not in own or _CALL_ALONE.match(line) is not None
+    return "," not in own or _BARE_CALL_PATTERN.match(line) is not None
 
 
 def _strip_nested_brackets(inside: str) -> str:
@@ -211,7 +213,7 @@ def mask_line(line: str) -> str:
         closing = whole[-1] if len(whole) > opening + 1 and whole[-1] == whole[opening] else "x"
         return whole[: opening + 1] + "x" * (len(whole) - opening - 2) + closing * (len(whole) > opening + 1)
 
-    return _STRING.sub(blank, line)
+    return _STRING_PATTERN.sub(blank, line)
 
 
 def _measure_indentation(line: str) -> int:

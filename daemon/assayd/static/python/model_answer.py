@@ -28,10 +28,10 @@ RULES = (
     Rule(id="answer.unindented", title="Indentation of the whole text was removed", severity=Severity.INFO),
 )
 
-_PYTHON = frozenset({"python", "python3", "py", "py3", "python3.11", "python3.12", "python3.13"})
-_FENCE = re.compile(r"^[ \t]*(?P<mark>`{3,}+|~{3,}+)(?P<info>[^`\n]*)$", re.MULTILINE)
-_FIRST_CODE = re.compile(r"^[ \t]*(?![ \t#\n])[^\n]", re.MULTILINE)
-_MARK = "\ufeff"
+_PYTHON_LANGUAGES = frozenset({"python", "python3", "py", "py3", "python3.11", "python3.12", "python3.13"})
+_FENCE_PATTERN = re.compile(r"^[ \t]*(?P<mark>`{3,}+|~{3,}+)(?P<info>[^`\n]*)$", re.MULTILINE)
+_FIRST_CODE_PATTERN = re.compile(r"^[ \t]*(?![ \t#\n])[^\n]", re.MULTILINE)
+_BOM = "\ufeff"
 """A byte order mark, which some editors write first."""
 _MAX_NESTED = 4
 _MAX_BLOCKS = 20
@@ -63,7 +63,7 @@ def extract_code(answer: str) -> AnswerCode:
 
     Extracting the code from the result again doesn't change it.
     """
-    text = answer.lstrip(_MARK).replace("\r\n", "\n").replace("\r", "\n")
+    text = answer.lstrip(_BOM).replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > SOURCE_BYTES:
         return AnswerCode(text=text)
     return _unwrap(text) or AnswerCode(text=text)
@@ -88,27 +88,27 @@ def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
 
     The code is in the first Python block or, without one, in the first block without a language.
     """
-    first = _FENCE.search(text)
+    first = _FENCE_PATTERN.search(text)
     if first is None or _is_in_string(text[: first.start()]) or is_valid_python(text):
         return None
     head = _find_code_before_fence(text, first)
     if head is not None:
         return head, (head,)
     blocks = list(islice(_iter_blocks(text), _MAX_BLOCKS))
-    python = [b for b in blocks if b.language in _PYTHON] or [b for b in blocks if not b.language]
+    python = [b for b in blocks if b.language in _PYTHON_LANGUAGES] or [b for b in blocks if not b.language]
     return (python[0], python) if python else None
 
 
 def _iter_blocks(text: str) -> Iterator[_Block]:
     """Yield the fenced blocks of an answer. A block without a closing fence extends to the end."""
     position = 0
-    while (opening := _FENCE.search(text, position)) is not None:
+    while (opening := _FENCE_PATTERN.search(text, position)) is not None:
         start = min(opening.end() + 1, len(text))
         body_end, position = _find_closing_fence(text, opening, start)
         info = opening["info"].strip().strip("{}").lstrip(".").split()
         yield _Block(
             language=info[0].lower().rstrip(":,") if info else "",
-            body=textwrap.dedent(text[start:body_end]).lstrip(_MARK).rstrip() + "\n",
+            body=textwrap.dedent(text[start:body_end]).lstrip(_BOM).rstrip() + "\n",
             start=opening.start(),
             end=position,
         )
@@ -120,7 +120,7 @@ def _find_closing_fence(text: str, opening: re.Match[str], start: int) -> tuple[
     Because a docstring may contain fences, the block ends at the first closing fence whose body compiles.
     """
     mark = opening["mark"]
-    fences = _FENCE.finditer(text, start)
+    fences = _FENCE_PATTERN.finditer(text, start)
     closers = list(
         islice((f for f in fences if f["mark"].startswith(mark) and not f["info"].strip()), _MAX_CLOSERS)
     )
@@ -155,32 +155,32 @@ def _unindent(text: str) -> str:
     Return other code unchanged.
     """
     if _is_indented(text):
-        for candidate in (textwrap.dedent(text).lstrip(_MARK), text.lstrip(string.whitespace + _MARK)):
+        for candidate in (textwrap.dedent(text).lstrip(_BOM), text.lstrip(string.whitespace + _BOM)):
             if not _is_indented(candidate):
                 return candidate
     return text
 
 
 def _is_indented(text: str) -> bool:
-    code = _FIRST_CODE.search(text)
+    code = _FIRST_CODE_PATTERN.search(text)
     return code is not None and code[0][0] in " \t"
 
 
 def _report_selected_block(taken: _Block, blocks: Sequence[_Block], text: str) -> Iterator[Finding]:
     where = "Line numbers start at the block's first line."
     if len(blocks) > 1:
-        yield _info_finding(
+        yield _build_info_finding(
             "answer.block_taken", f"Only the first of several fenced blocks was used. {where}"
         )
     elif (text[: taken.start] + text[taken.end :]).strip():
-        yield _info_finding("answer.block_taken", f"Text around the fenced block was ignored. {where}")
+        yield _build_info_finding("answer.block_taken", f"Text around the fenced block was ignored. {where}")
 
 
 def _report_unindented(before: str, after: str) -> Iterator[Finding]:
     if before != after:
         message = "The whole text was indented; the indentation was removed."
-        yield _info_finding("answer.unindented", message)
+        yield _build_info_finding("answer.unindented", message)
 
 
-def _info_finding(rule: str, message: str) -> Finding:
+def _build_info_finding(rule: str, message: str) -> Finding:
     return Finding(rule=rule, category="answer", message=message, severity=Severity.INFO)

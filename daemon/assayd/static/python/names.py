@@ -38,7 +38,7 @@ BUILTINS = {
 BY_NAME = frozenset({"getattr", "hasattr", "setattr", "delattr"})
 """Builtins that take an attribute name as a string; computed names are checked at run time."""
 
-MODULE_REASONS = {
+REASON_BY_MODULE = {
     "os": "operating system access; os.path is for paths",
     "sys": "interpreter access",
     "io": "file access",
@@ -80,7 +80,7 @@ MODULE_REASONS = {
 }
 """Reasons why modules aren't allowed in submitted code, by module or package."""
 
-PACKAGE_NAMES = {
+NAMES_BY_PACKAGE = {
     "os": frozenset(
         {
             "PathLike", "altsep", "curdir", "devnull", "extsep", "fsdecode", "fsencode", "fspath", "linesep",
@@ -124,26 +124,26 @@ UNDEFINABLE_DUNDERS = frozenset(
 )  # fmt: skip
 """Special names of the interpreter. Modules and classes can define all others."""
 
-_OF_THE_LANGUAGE = (
+_INTERPRETER_TYPES = (
     BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType,
     TracebackType,
     classmethod, object, property, type,
 )  # fmt: skip
-_LEADING_ON = frozenset(name for kind in _OF_THE_LANGUAGE for name in dir(kind))
+_INTERPRETER_ATTRS = frozenset(name for kind in _INTERPRETER_TYPES for name in dir(kind))
 
 
 def can_bind(name: str) -> bool:
     """Return whether code can bind a special name. A pattern can then read a field of that name."""
     known = OPERATOR_METHODS | READABLE_DUNDERS
-    return name not in UNDEFINABLE_DUNDERS and (name in known or name not in _LEADING_ON)
+    return name not in UNDEFINABLE_DUNDERS and (name in known or name not in _INTERPRETER_ATTRS)
 
 
 def can_read_own(name: str) -> bool:
     """Return whether code can read a special name that the source itself defines."""
-    return name not in _LEADING_ON | UNDEFINABLE_DUNDERS
+    return name not in _INTERPRETER_ATTRS | UNDEFINABLE_DUNDERS
 
 
-INTERNALS = re.compile(
+INTERNALS_PATTERN = re.compile(
     r"(?:gi|cr|ag)_(?:frame|code|running|yieldfrom|await|origin|suspended)"
     r"|tb_(?:frame|next|lasti|lineno)"
     r"|f_(?:back|builtins|code|globals|locals|trace\w*|lasti|lineno)"
@@ -160,7 +160,7 @@ _FILE_METHODS = """
     read_text readlink rename resolve rglob rmdir samefile stat symlink_to touch unlink walk write_bytes
     write_text
 """
-STREAM_PARTS = frozenset({"buffer", "detach", "raw"})
+STREAM_ATTRIBUTES = frozenset({"buffer", "detach", "raw"})
 """Attributes that lead from a stream (``StreamHandler().stream``) to its open file."""
 STREAM_MODULES = frozenset({"contextlib", "io", "logging"})
 
@@ -189,7 +189,7 @@ def is_dunder(name: str) -> bool:
 def get_refusal_reason(module: str) -> str | None:
     """Return the reason why a module isn't allowed in submitted code, or None if no reason is known."""
     while module:
-        if module in MODULE_REASONS:
-            return MODULE_REASONS[module]
+        if module in REASON_BY_MODULE:
+            return REASON_BY_MODULE[module]
         module = module.rpartition(".")[0]
     return None

@@ -38,7 +38,7 @@ _IDLE = (
     ast.Name,
     ast.IfExp, ast.Set, ast.SetComp, ast.Subscript, ast.Tuple, ast.UnaryOp,
 )  # fmt: skip
-_NOTHING = (
+_EFFECT_FREE_TYPES = (
     ast.Dict,
     ast.DictComp,
     ast.JoinedStr,
@@ -50,18 +50,18 @@ _NOTHING = (
     ast.Tuple,
 )
 """Expressions without side effects: they call nothing, and rarely raise."""
-_OF_BUILTIN_TYPES = frozenset(
+_BUILTIN_METHOD_NAMES = frozenset(
     name for kind in (bytes, dict, float, int, list, set, str, tuple) for name in dir(kind)
 )
 """Method names that other objects may also have."""
-_ANSWERING = frozenset(
+_RETURNING_METHODS = frozenset(
     {
         "__bool__", "__bytes__", "__float__", "__format__", "__fspath__", "__hash__", "__index__", "__int__",
         "__iter__", "__len__", "__repr__", "__str__",
     }
 )  # fmt: skip
 """Special methods that must not return None."""
-_MOST = 20
+_MAX_REPORTED = 20
 
 
 def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) -> Iterator[Finding]:
@@ -87,22 +87,22 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
     silent = {name: one for name, one in silent.items() if name not in bound}
     budget = CompileBudget.for_texts([source.text])
     used = _find_used_functions(nodes, silent)
-    for name, line in list(used.items())[:_MOST]:
-        yield _missing_return_finding(silent[name], line, source, severity, budget)
+    for name, line in list(used.items())[:_MAX_REPORTED]:
+        yield _build_missing_return_finding(silent[name], line, source, severity, budget)
     said = {id(silent[name]) for name in used}
-    for function in islice(_iter_silent_special_methods(nodes), _MOST):
+    for function in islice(_iter_silent_special_methods(nodes), _MAX_REPORTED):
         said.add(id(function))
-        yield _silent_method_finding(function, source)
+        yield _build_silent_method_finding(function, source)
     every = (function for found in named.values() for function in found if id(function) not in said)
-    for function in islice((one for one in every if _discards_last_value(one)), _MOST):
-        yield _no_effect_finding(function, source, severity, budget)
+    for function in islice((one for one in every if _discards_last_value(one)), _MAX_REPORTED):
+        yield _build_no_effect_finding(function, source, severity, budget)
 
 
 def _iter_silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
     """Return the special methods that never return a value although Python requires one."""
     inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
     methods = (node for node in inside if isinstance(node, ast.FunctionDef))
-    wanted = (one for one in methods if one.name in _ANSWERING and not one.decorator_list)
+    wanted = (one for one in methods if one.name in _RETURNING_METHODS and not one.decorator_list)
     return (one for one in wanted if _never_returns_value(one) or _ends_in_constant(one))
 
 
@@ -115,7 +115,7 @@ def _ends_in_constant(function: _Function) -> bool:
             return False
 
 
-def _silent_method_finding(function: _Function, source: PythonSource) -> Finding:
+def _build_silent_method_finding(function: _Function, source: PythonSource) -> Finding:
     last = function.body[-1]
     value = (
         ast.unparse(last.value)[:200]
@@ -151,7 +151,7 @@ def _never_returns_value(function: _Function) -> bool:
 def _discards_last_value(function: _Function) -> bool:
     """Return whether the last statement only computes a value, which is then neither used nor stored."""
     last = function.body[-1]
-    if not isinstance(last, ast.Expr) or not isinstance(last.value, _NOTHING):
+    if not isinstance(last, ast.Expr) or not isinstance(last.value, _EFFECT_FREE_TYPES):
         return False
     if len(function.body) == 1 or any(isinstance(n, ast.Call | ast.Await) for n in ast.walk(last)):
         return False
@@ -203,7 +203,7 @@ def _find_used_functions(nodes: Sequence[ast.AST], functions: dict[str, _Functio
             ):
                 called = name
             case ast.Call(func=ast.Attribute(attr=name)) if (
-                name in functions and id(functions[name]) in methods and name not in _OF_BUILTIN_TYPES
+                name in functions and id(functions[name]) in methods and name not in _BUILTIN_METHOD_NAMES
             ):
                 called = name
             case _:
@@ -213,7 +213,7 @@ def _find_used_functions(nodes: Sequence[ast.AST], functions: dict[str, _Functio
     return found
 
 
-def _missing_return_finding(
+def _build_missing_return_finding(
     function: _Function, line: int, source: PythonSource, severity: Severity, budget: CompileBudget
 ) -> Finding:
     last = function.body[-1]
@@ -235,7 +235,7 @@ def _missing_return_finding(
     )
 
 
-def _no_effect_finding(
+def _build_no_effect_finding(
     function: _Function, source: PythonSource, severity: Severity, budget: CompileBudget
 ) -> Finding:
     """Return the finding for a last statement without effect, with an edit that inserts `return`."""

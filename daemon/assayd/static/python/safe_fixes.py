@@ -32,7 +32,7 @@ from assayd.findings.source_text import get_line
 from assayd.model.finding import Edit
 from assayd.static.python.work import is_slow_to_compile
 
-LineChange = Callable[[str], str | None]
+ChangeLine = Callable[[str], str | None]
 """Returns the corrected line, or None."""
 Proposal = Callable[[SyntaxError, str], Iterator[str]]
 """Yields candidates for the whole corrected text."""
@@ -42,12 +42,12 @@ MAX_TRIED_CHARS = 500_000
 MOST_LINES = 50
 """Maximum lines with the same mistake."""
 
-_CLOSERS = {"(": ")", "[": "]", "{": "}"}
-_TOKEN = re.compile(r"\w+|\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|\n|[^\w\s]")
+_CLOSING_BY_OPEN = {"(": ")", "[": "]", "{": "}"}
+_TOKEN_PATTERN = re.compile(r"\w+|\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|\n|[^\w\s]")
 # An unterminated string matches to the end; otherwise the search would restart at every quote in it.
-_STRING_OR_COMMENT = re.compile(r"""'(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?|#""")
-_COMMA_AT_END = re.compile(r"[ \t]*,[ \t]*(?:#.*)?(?:\n|\Z)")
-_FENCE = re.compile(r"(?:```++|~~~++)[^`\n]*")
+_STRING_OR_COMMENT_PATTERN = re.compile(r"""'(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?|#""")
+_TRAILING_COMMA_PATTERN = re.compile(r"[ \t]*,[ \t]*(?:#.*)?(?:\n|\Z)")
+_FENCES_PATTERN = re.compile(r"(?:```++|~~~++)[^`\n]*")
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ def build_edit(old: str, new: str) -> Edit | None:
     return Edit(start_line=head + 1, end_line=len(before) - tail, replacement=text)
 
 
-def repeat_per_line(change: LineChange) -> Proposal:
+def repeat_per_line(change: ChangeLine) -> Proposal:
     """Return a proposal that changes the line of the error, and further lines while the error recurs."""
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
@@ -250,7 +250,7 @@ def fix_except_clause(line: str) -> str | None:
     return None
 
 
-_LOOKALIKES = str.maketrans(
+_ASCII_BY_LOOKALIKE = str.maketrans(
     {
         "“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'", "‚": "'",
         "–": "-", "—": "-", "−": "-", "×": "*", "÷": "/", "≤": "<=", "≥": ">=", "≠": "!=",
@@ -262,7 +262,7 @@ _LOOKALIKES = str.maketrans(
 
 def replace_lookalikes(line: str) -> str | None:
     """Change ``x = “a”`` to ``x = "a"``, or return None for other lines."""
-    plain = line.translate(_LOOKALIKES)
+    plain = line.translate(_ASCII_BY_LOOKALIKE)
     return plain if plain != line else None
 
 
@@ -285,7 +285,7 @@ def swap_inner_quotes(line: str) -> str | None:
 
 def _split_comment(line: str) -> tuple[str, str]:
     """Split a line into code and comment. A ``#`` in a simple string literal doesn't start a comment."""
-    for found in _STRING_OR_COMMENT.finditer(line):
+    for found in _STRING_OR_COMMENT_PATTERN.finditer(line):
         if found[0] == "#":
             return line[: found.start()], line[found.start() :]
     return line, ""
@@ -294,21 +294,21 @@ def _split_comment(line: str) -> tuple[str, str]:
 def insert_missing_bracket(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``x = int(s`` to ``x = int(s)`` by inserting the closing bracket after each word in turn."""
     start = _find_error_offset(error, text)
-    if start is None or text[start] not in _CLOSERS:
+    if start is None or text[start] not in _CLOSING_BY_OPEN:
         return
     for place in _iter_word_ends(text, start + 1):
         # A comma at the end of the statement would make it a tuple, which isn't intended.
-        if not _COMMA_AT_END.match(text, place):
-            yield text[:place] + _CLOSERS[text[start]] + text[place:]
+        if not _TRAILING_COMMA_PATTERN.match(text, place):
+            yield text[:place] + _CLOSING_BY_OPEN[text[start]] + text[place:]
 
 
 def fix_mismatched_bracket(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``[1, 2)`` to ``[1, 2]``, and ``f([1, 2)`` to ``f([1, 2])``."""
     end = _find_error_offset(error, text)
     opener = re.search(r"does not match opening parenthesis '(.)'", error.msg)
-    if end is None or opener is None or opener[1] not in _CLOSERS:
+    if end is None or opener is None or opener[1] not in _CLOSING_BY_OPEN:
         return
-    closer = _CLOSERS[opener[1]]
+    closer = _CLOSING_BY_OPEN[opener[1]]
     yield text[:end] + closer + text[end + 1 :]
     start = text.rfind(opener[1], 0, end)
     for place in _iter_word_ends(text, start + 1):
@@ -361,7 +361,7 @@ def remove_fences(_: SyntaxError, text: str) -> Iterator[str]:
 def extract_fenced_text(text: str) -> str | None:
     """Return the text between fences on the first and last lines, or None if there are other fences."""
     lines = text.strip().split("\n")
-    fences = [n for n, line in enumerate(lines) if _FENCE.fullmatch(line.strip())]
+    fences = [n for n, line in enumerate(lines) if _FENCES_PATTERN.fullmatch(line.strip())]
     if len(lines) < 3 or fences != [0, len(lines) - 1]:
         return None
     return "\n".join(lines[1:-1]) + "\n"
@@ -398,6 +398,6 @@ def _find_error_offset(error: SyntaxError, text: str) -> int | None:
 def _iter_word_ends(text: str, start: int) -> Iterator[int]:
     """Yield `start`, and then the offset of the end of every later word or sign in the text."""
     yield start
-    for found in _TOKEN.finditer(text, start):
+    for found in _TOKEN_PATTERN.finditer(text, start):
         if found[0] != "\n":
             yield found.end()

@@ -51,7 +51,7 @@ from assayd.static.python.attributes import (
 from assayd.static.python.imports import check_imports, list_imports_once
 from assayd.static.python.names import (
     BUILTINS,
-    INTERNALS,
+    INTERNALS_PATTERN,
     READABLE_DUNDERS,
     UNDEFINABLE_DUNDERS,
     can_bind,
@@ -63,7 +63,7 @@ from assayd.static.python.source import PythonSource
 from assayd.static.python.view import Check, SecurityView
 
 _Words = tuple[str, str, str]
-_OPENING = frozenset({"filename", "filemode", "encoding", "errors", "handlers"})
+_FILE_ARGUMENTS = frozenset({"filename", "filemode", "encoding", "errors", "handlers"})
 
 
 def check_restricted_use(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
@@ -117,7 +117,11 @@ def _check_wraps_call(_: SecurityView, call: ast.Call | None) -> _Words | None:
 
 
 def _check_basic_config(_: SecurityView, call: ast.Call | None) -> _Words | None:
-    if call is not None and not call.args and all(k.arg not in {None, *_OPENING} for k in call.keywords):
+    if (
+        call is not None
+        and not call.args
+        and all(k.arg not in {None, *_FILE_ARGUMENTS} for k in call.keywords)
+    ):
         return None
     message = "logging.basicConfig is allowed only with plain settings, because others open files."
     return "attribute.file_access", message, "Write logging.basicConfig(level=logging.INFO, format=…)."
@@ -147,8 +151,8 @@ def check_name(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
         return
     loaded = isinstance(node.ctx, ast.Load)
     if is_dunder(node.id) and node.id not in BUILTINS and not _is_allowed_dunder(node.id, loaded):
-        yield view.dunder_finding(node, node.id)
-    if not loaded and site.scope.kind is ScopeKind.CLASS and INTERNALS.fullmatch(node.id):
+        yield view.build_dunder_finding(node, node.id)
+    if not loaded and site.scope.kind is ScopeKind.CLASS and INTERNALS_PATTERN.fullmatch(node.id):
         # A pattern could read such a field of a class without naming it.
         message = f"{node.id!r} exposes the internals of running code."
         yield view.error(node, "attribute.internal", message, "Choose another name.")
@@ -229,7 +233,7 @@ def _has_arguments(call: ast.Call, count: int) -> bool:
     return spread or len(call.args) + len(call.keywords) >= count
 
 
-_WRITTEN = (
+_UNKEYED_RULES = (
     *python_imports.RULES,
     Rule(id="import.in_class", title="An import in a class body", help="Bad: class A: import re."),
     Rule(
@@ -271,7 +275,7 @@ _WRITTEN = (
     ),
     Rule(id="node.not_allowed", title="Syntax that isn't known to be harmless"),
 )
-_KEYS = {
+_KEY_BY_RULE = {
     "import.in_class": "imports.names",
     "module.as_value": "imports.names",
     "module.modified": "imports.names",
@@ -284,7 +288,7 @@ _KEYS = {
     "format.attribute": "enforcement",
     "node.not_allowed": "enforcement",
 }
-RULES = add_profile_keys(_WRITTEN, _KEYS)
+RULES = add_profile_keys(_UNKEYED_RULES, _KEY_BY_RULE)
 
 _NODE_NAMES = """
     Add And AnnAssign Assert Assign AsyncFor AsyncFunctionDef AsyncWith Attribute AugAssign Await BinOp BitAnd
@@ -319,11 +323,11 @@ def _check_node(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     if kind.__name__ not in _NODES:
         message = f"{kind.__name__} is syntax that isn't allowed."
         yield view.error(site.node, "node.not_allowed", message, "Use syntax of Python 3.11.")
-    for check in _CHECKS.get(kind, ()):
+    for check in _CHECKS_BY_NODE.get(kind, ()):
         yield from check(view, site)
     for name in _iter_identifiers(site):
         if is_dunder(name):
-            yield view.dunder_finding(site.node, name)
+            yield view.build_dunder_finding(site.node, name)
 
 
 def _check_imports(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
@@ -344,10 +348,10 @@ def _check_method(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
         name = site.node.name
         defines = site.scope.kind is ScopeKind.CLASS and name not in UNDEFINABLE_DUNDERS
         if is_dunder(name) and not defines:
-            yield view.dunder_finding(site.node, name)
+            yield view.build_dunder_finding(site.node, name)
 
 
-_CHECKS: Mapping[type[ast.AST], tuple[Check, ...]] = {
+_CHECKS_BY_NODE: Mapping[type[ast.AST], tuple[Check, ...]] = {
     ast.Import: (_check_imports,),
     ast.ImportFrom: (_check_imports,),
     ast.Name: (check_name, check_module_value, check_restricted_use, check_match_args),

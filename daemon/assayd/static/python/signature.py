@@ -118,7 +118,7 @@ def _parse_or_none(text: str) -> ast.expr | None:
         return None
 
 
-_WAITING = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+_ASYNC_NODE_TYPES = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
 def build_rename_edit(tree: ast.Module, text: str, name: str) -> Edit | None:
@@ -144,7 +144,9 @@ def build_rename_edit(tree: ast.Module, text: str, name: str) -> Edit | None:
 
 def build_synchronous_edit(function: ast.AsyncFunctionDef, text: str) -> Edit | None:
     """Return the edit that removes `async` from a function, or None if the function awaits or yields."""
-    waits = any(isinstance(node, _WAITING) or getattr(node, "is_async", 0) for node in ast.walk(function))
+    waits = any(
+        isinstance(node, _ASYNC_NODE_TYPES) or getattr(node, "is_async", 0) for node in ast.walk(function)
+    )
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
     line = get_line(text, function.lineno)
     found = None if line is None else re.fullmatch(r"(\s*)async\s+(def\b.*)", line)

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from assayd.findings.source_text import line_number_at
 from assayd.model.finding import Finding, Rule
-from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES
+from assayd.model.text_limits import MAX_SYNTAX_NODES, SOURCE_BYTES
 from assayd.static.python import syntax as python_syntax
 from assayd.static.python.work import is_slow_to_compile, is_slow_to_parse
 
@@ -65,7 +65,7 @@ def parse_source(text: str) -> PythonSource:
 
     The source isn't run. Its line endings must be LF.
     """
-    refused = _refusal_finding(text)
+    refused = _build_refusal_finding(text)
     if refused is not None:
         return PythonSource(text=text, tree=None, findings=(refused,))
     with warnings.catch_warnings(record=True) as caught:
@@ -89,7 +89,7 @@ def is_valid_python(text: str) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return _refusal_finding(text) is None and isinstance(_compile_or_finding(text), ast.Module)
+            return _build_refusal_finding(text) is None and isinstance(_compile_or_finding(text), ast.Module)
         except SyntaxError:
             return False
 
@@ -107,38 +107,38 @@ def _compile_or_finding(text: str) -> ast.Module | Finding:
     """
     try:
         tree = ast.parse(text, FILENAME)
-        if _count_nodes(tree) > SYNTAX_NODES:
-            return _syntax_finding(
-                "source.too_complex", f"The source has more than {SYNTAX_NODES} syntax nodes."
+        if _count_nodes(tree) > MAX_SYNTAX_NODES:
+            return _build_syntax_finding(
+                "source.too_complex", f"The source has more than {MAX_SYNTAX_NODES} syntax nodes."
             )
         if not any(_is_not_constant(statement) for statement in tree.body):
-            return _syntax_finding("source.empty", "The submission has no code.")
+            return _build_syntax_finding("source.empty", "The submission has no code.")
         if is_slow_to_compile(tree):
-            return _syntax_finding("source.too_complex", "Too many inner functions use too many names.")
+            return _build_syntax_finding("source.too_complex", "Too many inner functions use too many names.")
         compile(text, FILENAME, "exec", dont_inherit=True)
     except (RecursionError, MemoryError, OverflowError):
         return python_syntax.too_deep()
     except ValueError as error:
-        return _syntax_finding("source.not_text", f"The source can't be read: {error}")
+        return _build_syntax_finding("source.not_text", f"The source can't be read: {error}")
     return tree
 
 
-def _refusal_finding(text: str) -> Finding | None:
+def _build_refusal_finding(text: str) -> Finding | None:
     """Return the finding for a source that must not be passed to the compiler, or None if it can be."""
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
         line = line_number_at(text, error.start)
-        return _syntax_finding("source.not_text", "The source contains a lone surrogate.", line)
+        return _build_syntax_finding("source.not_text", "The source contains a lone surrogate.", line)
     if size > SOURCE_BYTES:
-        return _syntax_finding(
+        return _build_syntax_finding(
             "source.too_large", f"The source has {size} bytes; {SOURCE_BYTES} are allowed."
         )
     if size > _QUICK_BYTES and is_slow_to_parse(text):
-        return _syntax_finding("source.too_complex", "An f-string has too many pieces for its length.")
+        return _build_syntax_finding("source.too_complex", "An f-string has too many pieces for its length.")
     if "\0" in text:
         line = line_number_at(text, text.index("\0"))
-        return _syntax_finding("source.nul_byte", "The source contains a NUL byte.", line)
+        return _build_syntax_finding("source.nul_byte", "The source contains a NUL byte.", line)
     return None
 
 
@@ -146,7 +146,7 @@ def _count_nodes(tree: ast.AST) -> int:
     """Count the nodes of a tree, stopping slightly above the limit."""
     count = 0
     pending: list[Iterator[ast.AST]] = [iter((tree,))]
-    while pending and count <= SYNTAX_NODES:
+    while pending and count <= MAX_SYNTAX_NODES:
         node = next(pending[-1], None)
         if node is None:
             pending.pop()
@@ -160,17 +160,17 @@ def _is_not_constant(statement: ast.stmt) -> bool:
     return not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
 
 
-def _syntax_finding(rule: str, message: str, line: int | None = None) -> Finding:
+def _build_syntax_finding(rule: str, message: str, line: int | None = None) -> Finding:
     return Finding(
         rule=rule,
         category="syntax",
         message=message,
         line=line,
-        suggestion=_SUGGESTIONS[rule],
+        suggestion=_SUGGESTION_BY_RULE[rule],
     )
 
 
-_SUGGESTIONS = {
+_SUGGESTION_BY_RULE = {
     "source.too_large": "Submit less source.",
     "source.nul_byte": "Remove the NUL byte; write \\0 inside a string literal instead.",
     "source.not_text": "Submit text that is valid UTF-8.",
@@ -188,10 +188,10 @@ def normalize_source(text: str) -> bytes:
     return tree.encode("utf-8", "surrogatepass")
 
 
-_NO_WORD = re.compile(r"\W+")
+_NON_WORD_PATTERN = re.compile(r"\W+")
 
 
 def find_mentioned_modules(modules: Iterable[str], text: str) -> tuple[str, ...]:
     """Return the modules whose dotted names have all of their parts in the source as words."""
-    words = frozenset(_NO_WORD.split(text))
+    words = frozenset(_NON_WORD_PATTERN.split(text))
     return tuple(module for module in modules if words.issuperset(module.split(".")))

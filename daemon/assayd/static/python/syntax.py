@@ -76,8 +76,8 @@ from assayd.static.python.safe_fixes import (
     swap_inner_quotes,
 )
 
-_WORD = re.compile(r"[A-Za-z]+")
-_STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
+_WORD_PATTERN = re.compile(r"[A-Za-z]+")
+_QUOTED_PATTERN = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 _KEYWORDS = tuple(word for word in keyword.kwlist if len(word) > 1)
 _GAP = re.compile(r"(?<=[\w'\")\]}])[ \t]+(?=[\w'\"(\[{*-])")
 _MAX_PLACES = 40
@@ -135,7 +135,7 @@ def _explain_old_raise(line: str, number: int, text: str) -> _Explanation | None
 
     Return None for other lines, or if the text doesn't compile with the new line.
     """
-    found = _RAISE.fullmatch(line)
+    found = _RAISE_PATTERN.fullmatch(line)
     if found is None:
         return None
     new = f"{found[1]}raise {found[2]}({found[3].rstrip()})"
@@ -147,13 +147,13 @@ def _explain_old_raise(line: str, number: int, text: str) -> _Explanation | None
     )
 
 
-_RAISE = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*)")
+_RAISE_PATTERN = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*)")
 
 
 def _iter_keyword_candidates(line: str, number: int, text: str) -> Iterator[_KeywordCandidate]:
     """Yield a candidate for each word of the line that is outside strings and one edit from a keyword."""
-    code = _STRING.sub(lambda one: " " * len(one[0]), line)
-    for place in list(_WORD.finditer(code))[:_MAX_PLACES]:
+    code = _QUOTED_PATTERN.sub(lambda one: " " * len(one[0]), line)
+    for place in list(_WORD_PATTERN.finditer(code))[:_MAX_PLACES]:
         if keyword.iskeyword(place[0]):
             continue
         for word in _KEYWORDS:
@@ -178,7 +178,7 @@ def _replace_line(text: str, number: int, line: str) -> str:
 
 
 CATEGORY = "syntax"
-_SPELLING = frozenset(
+_MISSPELLING_RULES = frozenset(
     {"syntax.invalid", "syntax.missing_comma", "syntax.missing_colon", "syntax.indentation"}
 )
 """Rules of lines that may just have a misspelled keyword or a missing comma."""
@@ -219,7 +219,7 @@ def _explain(error: SyntaxError, text: str) -> Finding:
     )
     if told is None and edit is None:
         told = _explain_missing_operator(error, text, row.rule)
-    if told is None and edit is None and row.rule in _SPELLING:
+    if told is None and edit is None and row.rule in _MISSPELLING_RULES:
         told = explain_misspelling(error, text)
     if told is not None:
         suggestion, edit = told.hint or suggestion, told.edit or edit
@@ -248,16 +248,16 @@ def _correct_line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | No
     lines, number = text.split("\n"), (error.lineno or 1) - 1
     if number >= len(lines):
         return None
-    if _NEEDS_ASYNC.search(error.msg or ""):
+    if _NEEDS_ASYNC_PATTERN.search(error.msg or ""):
         indent = len(lines[number]) - len(lines[number].lstrip())
         for place in range(number - 1, -1, -1):
-            found = _DEFINES.match(lines[place])
+            found = _DEF_PATTERN.match(lines[place])
             if found is not None and len(found[1]) < indent:
                 hint, new = f"Write `async def {found[2]}`.", lines[place].replace("def ", "async def ", 1)
                 return _build_edit_if_valid(text, place + 1, new, hint)
     if "unexpected indent" in (error.msg or ""):
         before = next((n for n in range(number - 1, -1, -1) if lines[n].strip()), 0)
-        opened = _MANAGER.match(lines[before])
+        opened = _MANAGER_PATTERN.match(lines[before])
         if opened is not None:
             new = f"{opened[1]}with {opened[2]}:"
             return _build_edit_if_valid(text, before + 1, new, f"Write `{new.strip()}` above the block.")
@@ -270,12 +270,12 @@ def _build_edit_if_valid(text: str, number: int, line: str, hint: str) -> tuple[
     return hint, Edit(start_line=number, end_line=number, replacement=line)
 
 
-_NEEDS_ASYNC = re.compile(r"outside (?:of an )?async(?:hronous)? function")
-_DEFINES = re.compile(r"([ \t]*)def\s+(\w+)")
-_MANAGER = re.compile(r"([ \t]*)([\w.]{1,100}\(.{0,400}\)(?:\s+as\s+\w+)?)\s*$")
-_APOSTROPHE = re.compile(r"\w'\w")
-_COMPARED = "Write == to compare; a single = assigns to a name."
-_COMMA = "Add the missing comma."
+_NEEDS_ASYNC_PATTERN = re.compile(r"outside (?:of an )?async(?:hronous)? function")
+_DEF_PATTERN = re.compile(r"([ \t]*)def\s+(\w+)")
+_MANAGER_PATTERN = re.compile(r"([ \t]*)([\w.]{1,100}\(.{0,400}\)(?:\s+as\s+\w+)?)\s*$")
+_APOSTROPHE_PATTERN = re.compile(r"\w'\w")
+_COMPARISON_HINT = "Write == to compare; a single = assigns to a name."
+_COMMA_HINT = "Add the missing comma."
 
 
 def _explain_missing_operator(error: SyntaxError, text: str, rule: str) -> _Explanation | None:
@@ -289,16 +289,16 @@ def _explain_missing_operator(error: SyntaxError, text: str, rule: str) -> _Expl
         told = f"Close all {len(missing)} brackets opened in line {error.lineno}: {missing}"
         several = len(missing) > 1
         return _Explanation(hint=told if several else None, edit=edit) if edit or several else None
-    if rule == "syntax.unterminated_string" and _APOSTROPHE.search(shown):
+    if rule == "syntax.unterminated_string" and _APOSTROPHE_PATTERN.search(shown):
         hint = f"Use double quotes for a string with an apostrophe, or write \\' (line {error.lineno})."
         return _Explanation(hint=hint, edit=None)
-    if rule not in _SPELLING and rule != "syntax.assignment":
+    if rule not in _MISSPELLING_RULES and rule != "syntax.assignment":
         return None
     edit = replace_assignment_in_condition(error, text)
     if edit is not None:
-        return _Explanation(hint=_COMPARED, edit=edit)
+        return _Explanation(hint=_COMPARISON_HINT, edit=edit)
     edit = insert_comma(error, text) if rule != "syntax.assignment" else None
-    return None if edit is None else _Explanation(hint=_COMMA, edit=edit, cause="a comma is missing")
+    return None if edit is None else _Explanation(hint=_COMMA_HINT, edit=edit, cause="a comma is missing")
 
 
 def too_deep() -> Finding:
@@ -311,8 +311,8 @@ def too_deep() -> Finding:
     )
 
 
-_ESCAPE = "invalid escape sequence"
-_MAX_LINES = 20
+_ESCAPE_MESSAGE = "invalid escape sequence"
+_MAX_SHOWN_LINES = 20
 
 
 def build_warning_findings(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
@@ -320,22 +320,26 @@ def build_warning_findings(noted: Sequence[tuple[int, str]], text: str) -> tuple
 
     All invalid escapes share one finding.
     """
-    escapes = [(line, message) for line, message in noted if _ESCAPE in message]
-    others = [_warning_finding(message, line, text) for line, message in noted if _ESCAPE not in message]
+    escapes = [(line, message) for line, message in noted if _ESCAPE_MESSAGE in message]
+    others = [
+        _build_compiler_warning(message, line, text)
+        for line, message in noted
+        if _ESCAPE_MESSAGE not in message
+    ]
     if not escapes:
         return tuple(others)
-    first = _warning_finding(escapes[0][1], escapes[0][0], text)
+    first = _build_compiler_warning(escapes[0][1], escapes[0][0], text)
     lines = list(dict.fromkeys(line for line, _ in escapes))
     if len(lines) > 1:
-        shown = ", ".join(map(str, lines[:_MAX_LINES]))
-        more = f" and {len(lines) - _MAX_LINES} more" if len(lines) > _MAX_LINES else ""
+        shown = ", ".join(map(str, lines[:_MAX_SHOWN_LINES]))
+        more = f" and {len(lines) - _MAX_SHOWN_LINES} more" if len(lines) > _MAX_SHOWN_LINES else ""
         first = replace(first, message=shorten_text(f"{first.message}; also in lines {shown}{more}"))
     return tuple(sorted((first, *others), key=lambda finding: finding.line or 0))
 
 
-def _warning_finding(message: str, line: int, text: str) -> Finding:
+def _build_compiler_warning(message: str, line: int, text: str) -> Finding:
     """Return the finding for a compiler warning."""
-    escape = _ESCAPE in message
+    escape = _ESCAPE_MESSAGE in message
     return Finding(
         rule="syntax.invalid_escape" if escape else "syntax.suspicious",
         category=CATEGORY,
@@ -364,7 +368,7 @@ def _match_mistake(
 ) -> tuple[_MistakePattern, tuple[str, ...]]:
     shown = get_line(text, line) or ""
     if re.match(r"\s*(```|~~~)", shown):
-        return _FENCE, ()
+        return _FENCE_MISTAKE, ()
     if isinstance(error, TabError):
         return _TABS, ()
     for row in _ROWS:
@@ -380,7 +384,7 @@ def _build_mistake(rule: str, pattern: str, suggestion: str, *proposals: Proposa
     )
 
 
-_FENCE = _build_mistake(
+_FENCE_MISTAKE = _build_mistake(
     "markdown_fence", "", "Remove the markdown fences (```), and submit only the code.", remove_fences
 )
 _TABS = _build_mistake("tabs", "", "Indent with spaces only: four per level.", expand_tabs)
@@ -515,7 +519,7 @@ _ROWS: tuple[_MistakePattern, ...] = (
 
 def _iter_rules() -> Iterator[Rule]:
     seen: set[str] = set()
-    for row in (_FENCE, _TABS, _INDENTATION, _INVALID, *_ROWS):
+    for row in (_FENCE_MISTAKE, _TABS, _INDENTATION, _INVALID, *_ROWS):
         if row.rule not in seen:
             seen.add(row.rule)
             title = row.rule.removeprefix("syntax.").replace("_", " ").capitalize()

@@ -64,7 +64,7 @@ def find_path_names(tree: ScopedTree) -> frozenset[str]:
             case (
                 ast.AnnAssign(target=ast.Name(id=name), annotation=annotation)
                 | ast.arg(arg=name, annotation=ast.expr() as annotation)
-            ) if _last_name(annotation) in _PATH_CLASSES:
+            ) if _get_final_name(annotation) in _PATH_CLASSES:
                 found.add(name)
             case _:
                 pass
@@ -75,7 +75,7 @@ def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
     """Return whether an expression is certainly a path, created by pathlib or derived from a path."""
     while True:
         match node:
-            case ast.Call(func=function) if _last_name(function) in _PATH_CLASSES:
+            case ast.Call(func=function) if _get_final_name(function) in _PATH_CLASSES:
                 return True
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _PATH_METHODS:
                 node = value
@@ -136,7 +136,7 @@ def _binds_name(node: ast.AST, name: str) -> bool:
             return False
 
 
-_TUPLE_MAKERS = frozenset({"collections.namedtuple", "typing.NamedTuple"})
+_NAMEDTUPLE_FACTORIES = frozenset({"collections.namedtuple", "typing.NamedTuple"})
 _MAX_BASES = 20
 
 
@@ -180,22 +180,28 @@ def _is_module_attribute(node: ast.expr, scope: Scope) -> bool:
 
 def _is_fields_decorator(decorator: ast.expr) -> bool:
     function = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return _last_name(function) in {"dataclass", "total_ordering", "unique", "final", "runtime_checkable"}
+    return _get_final_name(function) in {
+        "dataclass",
+        "total_ordering",
+        "unique",
+        "final",
+        "runtime_checkable",
+    }
 
 
 def _is_namedtuple(node: ast.AST | None, scope: Scope) -> bool:
     match node:
         case ast.Assign(value=ast.Call(func=ast.Name(id=name))):
             origins = resolve_name(name, scope).origins
-            return bool(origins) and {f"{o.module}.{o.name}" for o in origins} <= _TUPLE_MAKERS
+            return bool(origins) and {f"{o.module}.{o.name}" for o in origins} <= _NAMEDTUPLE_FACTORIES
         case ast.Assign(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr))):
             origins = resolve_name(name, scope).origins
-            return bool(origins) and {f"{o.module}.{attr}" for o in origins} <= _TUPLE_MAKERS
+            return bool(origins) and {f"{o.module}.{attr}" for o in origins} <= _NAMEDTUPLE_FACTORIES
         case _:
             return False
 
 
-def _last_name(node: ast.AST) -> str:
+def _get_final_name(node: ast.AST) -> str:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -244,7 +250,7 @@ class SecurityView:
         """Return an error finding at a node's position."""
         return finding_at(node, self.text, rule, message, suggestion=suggestion)
 
-    def dunder_finding(self, node: ast.AST, name: str) -> Finding:
+    def build_dunder_finding(self, node: ast.AST, name: str) -> Finding:
         """Return the finding for a special name."""
         message = f"The special name {name!r} isn't allowed."
         return self.error(node, "name.dunder", message, "Choose another name.")

@@ -14,13 +14,13 @@ from __future__ import annotations
 import ast
 import re
 
-F_STRING_WORK = 2 * 10**9
+MAX_F_STRING_WORK = 2 * 10**9
 """Limit of parts times characters, which take about a second."""
-SCOPE_WORK = 2 * 10**7
+MAX_SCOPE_WORK = 2 * 10**7
 """Limit of scopes times visible names, which take about a second."""
 
 # Each alternative also matches an unterminated string or comment, so that no text is scanned twice.
-_STRING_OR_COMMENT = re.compile(
+_LITERAL_OR_COMMENT_PATTERN = re.compile(
     r"""#[^\n]*+|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?|\"\"\"(?:[^"\\]|\\.|"(?!""))*+(?:\"\"\")?"""
     r"""|'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?""",
     re.DOTALL,
@@ -41,11 +41,11 @@ _Scope = (
 def is_slow_to_parse(text: str) -> bool:
     """Return whether the f-strings of a source have too many parts, weighted by the strings' lengths."""
     work = 0
-    for found in _STRING_OR_COMMENT.finditer(text):
+    for found in _LITERAL_OR_COMMENT_PATTERN.finditer(text):
         begin = found.start()
         if "f" in text[max(begin - 2, 0) : begin].lower():
             work += text.count("{", begin, found.end()) * (found.end() - begin)
-    return work > F_STRING_WORK
+    return work > MAX_F_STRING_WORK
 
 
 def is_slow_to_compile(tree: ast.Module) -> bool:
@@ -62,7 +62,7 @@ def is_slow_to_compile(tree: ast.Module) -> bool:
             work += bound * inner
         else:
             pending.extend(ast.iter_child_nodes(node))
-    return work + scopes * len(declared) > SCOPE_WORK
+    return work + scopes * len(declared) > MAX_SCOPE_WORK
 
 
 def _count_names_and_scopes(function: ast.AST, declared: set[str]) -> tuple[int, int]:

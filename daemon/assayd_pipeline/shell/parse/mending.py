@@ -29,7 +29,9 @@ from assayd.model.text_limits import shorten_text
 from assayd.static.python.safe_fixes import build_edit, extract_fenced_text
 from assayd_pipeline.shell.parse import reader
 
-_OPENED = re.compile(r"'(if|for|while|until|case)' (?:statement|clause) must (?:end|be closed) with '(\w+)'")
+_OPENED_PATTERN = re.compile(
+    r"'(if|for|while|until|case)' (?:statement|clause) must (?:end|be closed) with '(\w+)'"
+)
 _KEYWORDS = frozenset(
     {"case", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "then", "until", "while"}
 )
@@ -106,7 +108,7 @@ def _generate_corrections(text: str, message: str, line: int) -> Iterator[str]:
         return
     if re.search(r"reached EOF|without (?:matching|closing)|not a valid parameter", message):
         yield from _close_expansions(text)
-    opened = _OPENED.search(message)
+    opened = _OPENED_PATTERN.search(message)
     if opened is not None:
         yield from _close_block(text, line, opened[2])
     elif "'fi' can only be used to end an 'if'" in message or "must be followed by 'then'" in message:
@@ -263,10 +265,10 @@ def _get_indentation(line: str) -> str:
 
 _MAX_CORRECTIONS = 12
 _LINE_CHARS = 500
-_UNCLOSED = re.compile(
+_UNCLOSED_PATTERN = re.compile(
     r"'(if|for|while|until|case|\{)' (?:statement|clause) must (?:end|be closed) with '(\w+)'"
 )
-_STRAY = re.compile(r"'(\w+|\})' can only be used to (?:end|close)")
+_STRAY_PATTERN = re.compile(r"'(\w+|\})' can only be used to (?:end|close)")
 _CLOSER = re.compile(r"(\s*+)(fi|done|esac|end\w*+|\}|don|od|if|elihw|rof)(\s*+(?:;\s*+|[<|>].*)?)$")
 _UNMATCHED = re.compile(r"without matching '(\(\(|\(|\[\[|\[)' with '(\)\)|\)|\]\]|\])'")
 _SPACED_ELEMENT = re.compile(r"^(\s*\w+\[[^\]]*\])\s*=\s*(?=\S)")
@@ -314,7 +316,7 @@ def find_repair(text: str, message: str, line: int) -> Repair | None:
     lines = text.split("\n")
     if len(lines) > _MAX_LINES or any(len(each) > _LINE_CHARS for each in lines):
         return None
-    for number, tried in enumerate(each for kind in _KINDS for each in kind(lines, message, line)):
+    for number, tried in enumerate(each for kind in _CORRECTORS for each in kind(lines, message, line)):
         if number == _MAX_CORRECTIONS:
             return None
         changed = "\n".join((*lines[: tried.line - 1], tried.new, *lines[tried.last or tried.line :]))
@@ -328,7 +330,7 @@ def find_repair(text: str, message: str, line: int) -> Repair | None:
 
 def _replace_closing_words(lines: list[str], message: str, line: int) -> Iterator[_CorrectionCandidate]:
     """Yield candidates that replace a closing word that doesn't match its block."""
-    stray = _STRAY.search(message)
+    stray = _STRAY_PATTERN.search(message)
     found = _CLOSER.match(lines[line - 1]) if stray is not None else None
     for right in ("fi", "done", "esac", "}") if found is not None else ():
         if found is not None and right != found[2]:
@@ -336,7 +338,7 @@ def _replace_closing_words(lines: list[str], message: str, line: int) -> Iterato
             yield _CorrectionCandidate(
                 line, f"{found[1]}{right}{found[3]}", said, f"This block ends with `{right}`."
             )
-    opened = _UNCLOSED.search(message)
+    opened = _UNCLOSED_PATTERN.search(message)
     if opened is None or line > len(lines):
         return
     right = opened[2]
@@ -450,8 +452,8 @@ def _functions(lines: list[str], message: str, line: int) -> Iterator[_Correctio
         yield _CorrectionCandidate(line, new, said, "Read the arguments as `$1`, `$2`.")
 
 
-_Kind = Callable[[list[str], str, int], Iterator[_CorrectionCandidate]]
-_KINDS: tuple[_Kind, ...] = (
+_Corrector = Callable[[list[str], str, int], Iterator[_CorrectionCandidate]]
+_CORRECTORS: tuple[_Corrector, ...] = (
     _remove_element_spaces,
     _insert_keywords,
     _replace_closing_words,

@@ -32,14 +32,14 @@ class ParseResult:
     column: int | None = None
 
 
-Reader = Callable[[str], ParseResult]
+ShellParser = Callable[[str], ParseResult]
 
-_installed: list[Reader] = []
+_installed_readers: list[ShellParser] = []
 
 
-def install_reader(reader: Reader) -> None:
+def install_reader(reader: ShellParser) -> None:
     """Set the function that later calls of `parse_script` use."""
-    _installed[:] = [reader]
+    _installed_readers[:] = [reader]
 
 
 def parse_script(text: str) -> ParseResult:
@@ -47,9 +47,9 @@ def parse_script(text: str) -> ParseResult:
 
     Raises: AssaydError ``analysis.no_reader``, if no function is installed.
     """
-    if not _installed:
+    if not _installed_readers:
         raise AssaydError("analysis.no_reader", "nothing that reads bash was installed in this process")
-    return _installed[0](text)
+    return _installed_readers[0](text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

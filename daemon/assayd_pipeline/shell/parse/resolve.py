@@ -43,12 +43,12 @@ from assayd_pipeline.shell.parse.words import (
     join_literal_pieces,
 )
 
-_LETTER = re.compile(r"([^:;])(::?|;)")
+_LETTER_PATTERN = re.compile(r"([^:;])(::?|;)")
 TOOLS = "/usr/lib/assayd/tools"
 """The only folder on PATH in the shell image."""
-_PLAIN = re.compile(r"[A-Za-z0-9_./+:@%^,=\[\]-]+")
+_PLAIN_REGEX = re.compile(r"[A-Za-z0-9_./+:@%^,=\[\]-]+")
 _NAME = re.compile(r"[A-Za-z0-9_./+:@%^,=-]+|\[")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
+_ASSIGNMENT_REGEX = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=.*", re.DOTALL)
 _OLD_NICE = re.compile(r"-[0-9]+")
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 _ALL = frozenset(('"$@"', "$@", '"${@}"', "${@}"))
@@ -84,7 +84,7 @@ class OptionSyntax:
     @cached_property
     def short_options(self) -> dict[str, str]:
         """Return the getopt mark (``:``, ``::``, ``;`` or none) of each short option in the table."""
-        return dict(_LETTER.findall(self.short))
+        return dict(_LETTER_PATTERN.findall(self.short))
 
     @cached_property
     def names(self) -> dict[str, bool]:
@@ -289,7 +289,7 @@ def count_skipped_words(prefix: PrefixCommand, words: Sequence[ScriptNode]) -> i
             if prefix.lookup_flags & set(text):
                 return len(words)
             index += 1 + _takes_next_word(prefix.syntax, text)
-        elif _OLD_NICE.fullmatch(text) or (prefix.assignments and _ASSIGNMENT.fullmatch(text)):
+        elif _OLD_NICE.fullmatch(text) or (prefix.assignments and _ASSIGNMENT_REGEX.fullmatch(text)):
             index += 1
         elif operands:
             operands -= 1
@@ -340,7 +340,7 @@ def _get_single_piece_text(parts: Sequence[ScriptNode], source: ShellSource, wor
         text = written[1:-1]
     else:
         return None
-    return text if _PLAIN.fullmatch(text) and not ("[" in text and text not in {"[", "[["}) else None
+    return text if _PLAIN_REGEX.fullmatch(text) and not ("[" in text and text not in {"[", "[["}) else None
 
 
 def _resolve_by_value(call: Invocation, known: KnownValues) -> list[Invocation]:

@@ -14,7 +14,7 @@ from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.source import ShellSource
 from assayd_pipeline.shell.parse.words import KnownValues, VariableSetting, get_parameter_name
 
-_CATEGORIES = {
+_CATEGORY_BY_PREFIX = {
     "awk": "option",
     "sed": "option",
     "curl": "option",
@@ -112,7 +112,7 @@ class ParsedScript:
         self.findings.append(
             Finding(
                 rule=rule,
-                category=_CATEGORIES.get(category, category),
+                category=_CATEGORY_BY_PREFIX.get(category, category),
                 message=shorten_text(message),
                 severity=severity,
                 line=line,

@@ -22,7 +22,7 @@ from itertools import islice
 
 from assayd.findings.source_text import byte_offset_to_column, get_snippet, line_number_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES, shorten_text
+from assayd.model.text_limits import MAX_SYNTAX_NODES, SOURCE_BYTES, shorten_text
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.mending import (
     find_closed_expansion,
@@ -69,9 +69,9 @@ RULES = (
 )
 
 # Line feeds and tabs are white space in the shell. Bidirectional marks display text as different text.
-_CONTROL = re.compile(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL_REGEX = re.compile(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _NAMES = {"\r": "a carriage return", "\x1b": "an escape", "\x08": "a backspace"}
-_WARNING = re.compile(r"[`]([^`]*)[`]")
+_BACKTICK_PATTERN = re.compile(r"[`]([^`]*)[`]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def parse_source(text: str) -> ShellSource:
         root = build_tree(reading.tree)
     except RecursionError:
         return ShellSource(text=text, findings=(build_too_deep_finding(),))
-    nodes = tuple(islice(iter_tree(root), SYNTAX_NODES + 1))
+    nodes = tuple(islice(iter_tree(root), MAX_SYNTAX_NODES + 1))
     found = _check_size(root, len(nodes))
     if found is not None:
         return ShellSource(text=text, findings=(found,))
@@ -185,7 +185,7 @@ def _reject_text(text: str) -> Finding | None:
         return _syntax_finding(
             "source.nul_byte", "The script contains a NUL byte.", line_number_at(text, text.index("\0"))
         )
-    control = _CONTROL.search(text)
+    control = _CONTROL_REGEX.search(text)
     return None if control is None else _build_control_character_finding(text, control)
 
 
@@ -208,7 +208,7 @@ def _build_control_character_finding(text: str, found: re.Match[str]) -> Finding
 def _build_parser_finding(reading: reader.ParseResult, text: str) -> Finding:
     if reading.line is None:
         return build_too_deep_finding()
-    message = _WARNING.sub(_quote_matched_text, reading.message)
+    message = _BACKTICK_PATTERN.sub(_quote_matched_text, reading.message)
     line = text.split("\n", reading.line)[reading.line - 1 : reading.line]
     column = byte_offset_to_column(line[0], (reading.column or 1) - 1) if line else reading.column
     shown = get_snippet(text, reading.line)
@@ -221,7 +221,7 @@ def _build_parser_finding(reading: reader.ParseResult, text: str) -> Finding:
         snippet=shown,
         suggestion=_suggest_syntax_fix(reading.message),
     )
-    glued = line and _GLUED.search(line[0]) is not None
+    glued = line and _UNSPACED_TEST.search(line[0]) is not None
     if (
         glued
         or not _depends_on_run_time(reading.message, line[0] if line else "")
@@ -315,10 +315,10 @@ _EXPRESSION = re.compile(r"\(\(([^()`\[\]'\"]*)\)\)")
 _SHOWN_CHARS = 110
 _LET = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*let\s")
 _SPACED_LET = re.compile(r"(\s*)let\s+([A-Za-z_]\w*)\s*([-+*/%]?)=\s*(?=\S)([\w\s$+*/%-]*[\w)])\s*")
-_WORDS = re.compile(r"`\(` must be followed by an expression|statements must be separated")
-_GLUED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|elif|while|until)\[")
+_LET_ERRORS = re.compile(r"`\(` must be followed by an expression|statements must be separated")
+_UNSPACED_TEST = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|elif|while|until)\[")
 """A keyword without a space before a test, which bash treats as an array element."""
-_OPEN = re.compile(
+_RUN_TIME_REGEX = re.compile(
     r"not a valid (?:arithmetic operator|parameter expansion operator)|arithmetic"
     r"|`expr` must be followed by `;`|`\[` must be followed by an expression|reached `?[.~$]"
     r"|must be followed by a word"
@@ -327,9 +327,9 @@ _OPEN = re.compile(
 
 def _depends_on_run_time(message: str, line: str) -> bool:
     """Return whether the parser stopped at a construct that bash itself parses only at run time."""
-    if _LET.search(line) and _WORDS.search(message):
+    if _LET.search(line) and _LET_ERRORS.search(message):
         return True  # For bash, let x=( a + b ) and let x=a<b are arithmetic.
-    return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
+    return _RUN_TIME_REGEX.search(message) is not None and _ARITHMETIC.search(line) is not None
 
 
 def _has_open_expansion(line: str) -> bool:
@@ -385,8 +385,10 @@ def _suggest_syntax_fix(message: str) -> str:
 
 
 def _check_size(root: ScriptNode, count: int) -> Finding | None:
-    if count > SYNTAX_NODES:
-        return _syntax_finding("source.too_complex", f"The script has more than {SYNTAX_NODES} syntax nodes.")
+    if count > MAX_SYNTAX_NODES:
+        return _syntax_finding(
+            "source.too_complex", f"The script has more than {MAX_SYNTAX_NODES} syntax nodes."
+        )
     if not root.nodes("Stmts"):
         return _syntax_finding("shell.empty", "The script has no command.")
     return None

@@ -22,7 +22,7 @@ from assayd_pipeline.shell.parse.reader import ScriptNode
 ANY = "\x00"
 NUMBER = "\x01"
 HOME = "\x02"
-_SPLIT = "\x03"
+_SPLIT_MARK = "\x03"
 """A space at which the shell splits the word."""
 
 MAX_VALUES = 16
@@ -32,8 +32,8 @@ MAX_VALUE_CHARS = 2**20
 ENVIRONMENT = {"HOME": "/sandbox", "PWD": "/sandbox", "TMPDIR": "/sandbox/tmp"}
 """The variables of a step's environment that hold a path."""
 _NUMBERS = frozenset(["?", "#", "$", "!", "EPOCHSECONDS", "LINENO", "OPTIND", "RANDOM", "SECONDS", "UID"])
-_FIXED = {"ArithmExp": NUMBER, "ProcSubst": f"/dev/fd/{NUMBER}", "ExtGlob": "*"}
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+_VALUE_BY_KIND = {"ArithmExp": NUMBER, "ProcSubst": f"/dev/fd/{NUMBER}", "ExtGlob": "*"}
+_ESCAPE_VALUES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _TEMPORARY = "/sandbox/tmp/"
 
 
@@ -221,7 +221,7 @@ def to_visible(value: str) -> str:
 
 def evaluate_unsplit(word: ScriptNode, known: KnownValues) -> tuple[str, ...]:
     """Return the values of a word that the shell doesn't split, e.g. the value of an assignment."""
-    return tuple(value.replace(_SPLIT, " ") for value in _Evaluator(known).parts(word, quoted=False))
+    return tuple(value.replace(_SPLIT_MARK, " ") for value in _Evaluator(known).parts(word, quoted=False))
 
 
 def evaluate_arguments(word: ScriptNode, known: KnownValues) -> list[CommandArgument]:
@@ -231,7 +231,7 @@ def evaluate_arguments(word: ScriptNode, known: KnownValues) -> list[CommandArgu
         return [CommandArgument(node=word, values=(text,)) for text in elements]
     evaluator = _Evaluator(known)
     values = evaluator.parts(word, quoted=False)
-    pieces = [[piece for piece in value.split(_SPLIT) if piece] or [""] for value in values]
+    pieces = [[piece for piece in value.split(_SPLIT_MARK) if piece] or [""] for value in values]
     if len(pieces) > 1 and all(len(each) == 1 for each in pieces):
         return [CommandArgument(node=word, values=tuple(each[0] for each in pieces), loose=evaluator.loose)]
     split = (piece for each in pieces for piece in each)
@@ -277,15 +277,15 @@ class _Evaluator:
                 return (_get_part_text(part, quoted, first),)
             case "DblQuoted":
                 return self.parts(part, quoted=True)
-            case kind if kind in _FIXED:
-                return (_FIXED[kind],)
+            case kind if kind in _VALUE_BY_KIND:
+                return (_VALUE_BY_KIND[kind],)
             case "ParamExp":
                 values = self._evaluate_parameter(part)
             case _:
                 values = (_get_known_output(part) or ANY,)
         if not quoted:
             self.loose = self.loose or any(ANY in value for value in values)
-            values = tuple(re.sub(r"[ \t\n]+", _SPLIT, value) for value in values)
+            values = tuple(re.sub(r"[ \t\n]+", _SPLIT_MARK, value) for value in values)
         return values
 
     def _evaluate_parameter(self, part: ScriptNode) -> tuple[str, ...]:
@@ -363,7 +363,7 @@ def _get_part_text(part: ScriptNode, quoted: bool, first: bool) -> str:
 
 
 def _unescape(found: re.Match[str]) -> str:
-    return _ESCAPED.get(found[1], ANY)
+    return _ESCAPE_VALUES.get(found[1], ANY)
 
 
 def _limit_values(values: Iterable[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assayd.model.finding import Rule, Severity, add_profile_keys
 
-_ERRORS = (
+_ERROR_ENTRIES = (
     (
         "command.not_allowed",
         "The command isn't allowed",
@@ -74,7 +74,7 @@ _ERRORS = (
     ),
     ("curl.url", "The address isn't allowed", 'Bad: curl "$url". Good: curl "https://open.example/$path".'),
 )
-_WARNINGS = (
+_WARNING_ENTRIES = (
     ("sed.dynamic", "The sed script is unknown before the run", 'Bad: sed "$x". Good: sed "s/a/$x/".'),
     (
         "awk.dynamic",
@@ -131,10 +131,10 @@ _KEYS = {
 
 COMMAND_RULES = add_profile_keys(
     (
-        *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERRORS),
+        *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERROR_ENTRIES),
         *(
             Rule(id=rule, title=title, severity=Severity.WARNING, help=example)
-            for rule, title, example in _WARNINGS
+            for rule, title, example in _WARNING_ENTRIES
         ),
     ),
     _KEYS,

@@ -59,11 +59,11 @@ from assayd_pipeline.shell.parse.words import (
 )
 from assayd_pipeline.shell.rules.paths import PathUse, check_path
 
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[.*\])?(?:\+?=.*)?", re.DOTALL)
-_PLAIN_NAME = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
-_DOLLAR = re.compile(r"([\"']?)\$(?=[A-Za-z_]\w{0,99}=)")
-_BEGINNING = re.compile(r"[\"']?([A-Za-z_][A-Za-z0-9_]*)(?:\[|\+?=)")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|[@*]")
+_ASSIGNED_REGEX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[.*\])?(?:\+?=.*)?", re.DOTALL)
+_PLAIN_NAME_PATTERN = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+_DOLLAR_PATTERN = re.compile(r"([\"']?)\$(?=[A-Za-z_]\w{0,99}=)")
+_NAME_START_REGEX = re.compile(r"[\"']?([A-Za-z_][A-Za-z0-9_]*)(?:\[|\+?=)")
+_PARAMETER_REGEX = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|[@*]")
 
 
 def check_setting(script: ParsedScript, setting: VariableSetting) -> None:
@@ -75,19 +75,19 @@ def check_name(script: ParsedScript, word: ScriptNode, what: str) -> None:
     """Check a word that contains the name of a variable which a builtin sets."""
     text = get_literal_text(word)
     written = script.source.written(word)
-    found = _ASSIGNED.fullmatch(text) if text is not None else _BEGINNING.match(written)
+    found = _ASSIGNED_REGEX.fullmatch(text) if text is not None else _NAME_START_REGEX.match(written)
     if found is not None:
         _check_variable(script, word, found[1])
         return
     message = f"The variable that {what} sets is unknown before the run: {script.written(word)}."
     suggestion = "Write the variable's name literally. For names that vary, use an associative array."
-    plain_name = _PLAIN_NAME.fullmatch(written)
+    plain_name = _PLAIN_NAME_PATTERN.fullmatch(written)
     if plain_name is not None:
         suggestion = f"Remove the `$` before the name: `{what} {plain_name[1]}`."
         edit = script.build_replacement_edit(word, plain_name[1])
         script.error(word, "variable.dynamic_name", message, suggestion, edit=edit)
         return
-    dollar = _DOLLAR.match(written)
+    dollar = _DOLLAR_PATTERN.match(written)
     if dollar is None:
         script.error(word, "variable.dynamic_name", message, suggestion)
         return
@@ -156,11 +156,11 @@ def _is_known_indirection(script: ParsedScript, node: ScriptNode) -> bool:
     ):
         return True
     values = script.known.values(name) if index is None else script.known.list_members(name)
-    return all(_VARIABLE.fullmatch(value) for value in values)
+    return all(_PARAMETER_REGEX.fullmatch(value) for value in values)
 
 
 _MAPFILE = OptionSyntax(short="d:n:O:s:u:C:c:", ordered=True)
-_SYNTAX: Mapping[str, OptionSyntax] = {
+_BUILTIN_SYNTAX: Mapping[str, OptionSyntax] = {
     "mapfile": _MAPFILE,
     "printf": OptionSyntax(short="v:", ordered=True),
     "read": OptionSyntax(short="a:d:i:n:N:p:t:u:", ordered=True),
@@ -214,7 +214,7 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
             _check_test_closed(script, call)
         case _:
             _check_options(
-                script, call.name, parse_arguments(_SYNTAX.get(call.name, _DEFAULT_SYNTAX), arguments)
+                script, call.name, parse_arguments(_BUILTIN_SYNTAX.get(call.name, _DEFAULT_SYNTAX), arguments)
             )
     for word in find_set_names(call):
         check_name(script, word, call.name)
@@ -286,7 +286,7 @@ def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> No
 def find_set_names(call: Invocation) -> list[ScriptNode]:
     """Return the words in a builtin's call that contain the names of variables to set, or an empty list."""
     arguments = [ArgumentValue(value=join_literal_pieces(word), node=word) for word in call.arguments]
-    parsed = parse_arguments(_SYNTAX.get(call.name, _DEFAULT_SYNTAX), arguments)
+    parsed = parse_arguments(_BUILTIN_SYNTAX.get(call.name, _DEFAULT_SYNTAX), arguments)
     return (
         [] if call.form is not WordForm.PLAIN else [name.node for name in _list_set_names(call.name, parsed)]
     )

@@ -43,7 +43,7 @@ _REDEFINABLE_BUILTINS = frozenset(
 )
 """Builtins whose names functions can have, because both are harmless."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_INSTEAD = {
+_HINT_BY_COMMAND = {
     "eval": "Write the command directly; use an array for varying arguments.",
     "source": "Copy the file's content into this script.",
     ".": "Copy the file's content into this script.",
@@ -158,13 +158,13 @@ _INSTEAD = {
     "calc": "Use `$((…))` for integers, awk or bc for decimals.",
     "len": "Write `${#name}`.",
 }
-_ADVISED = frozenset({
+_ADVISED_PROGRAMS = frozenset({
     "awk", "bc", "cat", "cp", "curl", "find", "grep", "head", "jq", "ls", "md5sum", "mv", "od", "sed",
     "sha1sum", "sha256sum", "stat", "tr", "wc", "xargs",
 })  # fmt: skip
 """Programs that the advice names."""
 _WORD = re.compile(r"\w+")
-_WELL_KNOWN = ("awk", "cut", "grep", "head", "jq", "sed", "sort", "tr", "uniq", "wc")
+_WELL_KNOWN_TOOLS = ("awk", "cut", "grep", "head", "jq", "sed", "sort", "tr", "uniq", "wc")
 
 
 def check_invocation(script: ParsedScript, call: Invocation) -> None:
@@ -249,7 +249,7 @@ def _find_spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str
     """Find an assignment that would run a tool, ``sum += x``, or None if no allowed tool has the name."""
     operator = get_literal_text(call.arguments[0]) if call.arguments else None
     if (
-        operator not in _ASSIGNS
+        operator not in _ASSIGN_OPERATORS
         or not _is_allowed_tool(script, call)
         or call.name not in script.used_variables
     ):
@@ -265,7 +265,7 @@ def _find_spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str
     return message, f"Write `{shorten_text(new, 100)}`.", edit
 
 
-_ASSIGNS = frozenset({"=", ":=", "+=", "-=", "*=", "/="})
+_ASSIGN_OPERATORS = frozenset({"=", ":=", "+=", "-=", "*=", "/="})
 _SUBSHELL_SUM = re.compile(
     r"\b(?:if|elif|while|until)(\s+)\((?!\()\s*(\$?\w+\s*(?:[<>]=?|[!=]=|-(?:lt|le|gt|ge|eq|ne)\b)[^()]*)\)"
 )
@@ -287,7 +287,7 @@ def _report_unknown_command(script: ParsedScript, call: Invocation) -> None:
     meant = find_nearest(
         call.name, sorted(script.commands.allowed | script.commands.builtins | script.functions)
     )
-    other = _RENAMED.get(call.name) or (meant[0] if meant is not None and meant[1] else None)
+    other = _TOOL_BY_ALIAS.get(call.name) or (meant[0] if meant is not None and meant[1] else None)
     known = other in script.commands.allowed | script.commands.builtins | script.functions
     edit = script.build_replacement_edit(call.word, other) if known and other is not None else None
     advice = _suggest_command(script, call.name)
@@ -317,9 +317,9 @@ def _find_foreign_syntax(script: ParsedScript, call: Invocation) -> tuple[str, E
         return f"The `|` ends the command. Quote the filter of jq: `{quoted}`.", script.build_line_edit(
             line, new
         )
-    if call.name in _OPERATORS:
-        return f"Write `{_OPERATORS[call.name]}`.", script.build_replacement_edit(
-            call.word, _OPERATORS[call.name]
+    if call.name in _NEGATION_BY_WORD:
+        return f"Write `{_NEGATION_BY_WORD[call.name]}`.", script.build_replacement_edit(
+            call.word, _NEGATION_BY_WORD[call.name]
         )
     empty = _EMPTY_ASSIGNMENT.search(text)
     if call.call.nodes("Assigns") and empty is not None and text[empty.end() :].startswith(call.name):
@@ -342,11 +342,11 @@ _JQ_FILTER = re.compile(r"\bjq((?:\s+-{1,2}[\w-]+)*)\s+(\.[^\s'\"]*(?:\s*\|\s*[.
 _SUM = re.compile(r"\$\(\s*(\d+(?:\s*[-+*/%]\s*\$?\w+)+)\s*\)")
 _EMPTY_ASSIGNMENT = re.compile(r"(?<![\w$])(\w{1,100}=)[ \t]+")
 _WALRUS = re.compile(r"(\s*)(\w{1,100})\s*:=\s*([^;]+?)\s*;?\s*$")
-_OPERATORS = {"not": "!", "NOT": "!"}
+_NEGATION_BY_WORD = {"not": "!", "NOT": "!"}
 _TYPES = frozenset({"auto", "char", "const", "double", "final", "float", "int", "my", "str", "string", "var"})
 _TYPED = re.compile(r"(\s*)(\w+)\s+\$?(\w+)\s*=\s*([^;]+?)\s*;?\s*$")
 _COUNTED = re.compile(r"[A-Za-z_]\w{0,99}(?:\+\+|--)")
-_RENAMED = {"gawk": "awk", "mawk": "awk"}
+_TOOL_BY_ALIAS = {"gawk": "awk", "mawk": "awk"}
 
 
 def _is_allowed_tool(script: ParsedScript, call: Invocation) -> bool:
@@ -381,8 +381,8 @@ def _report_path_command(script: ParsedScript, call: Invocation) -> None:
 
 def _suggest_command(script: ParsedScript, name: str) -> str:
     """Return a hint that names a replacement for a command, a similar name, or some allowed commands."""
-    advice = _INSTEAD.get(name)
-    if advice is not None and set(_WORD.findall(advice)) & _ADVISED <= script.commands.allowed:
+    advice = _HINT_BY_COMMAND.get(name)
+    if advice is not None and set(_WORD.findall(advice)) & _ADVISED_PROGRAMS <= script.commands.allowed:
         return advice
     names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
     close = find_close_names(name, names)
@@ -390,8 +390,8 @@ def _suggest_command(script: ParsedScript, name: str) -> str:
 
 
 def _list_allowed(script: ParsedScript) -> str:
-    known = [name for name in _WELL_KNOWN if name in script.commands.allowed]
-    names = known or sorted(script.commands.allowed)[: len(_WELL_KNOWN)]
+    known = [name for name in _WELL_KNOWN_TOOLS if name in script.commands.allowed]
+    names = known or sorted(script.commands.allowed)[: len(_WELL_KNOWN_TOOLS)]
     return f"Use one of the profile's allowed commands (such as {', '.join(names)}), or define a function."
 
 

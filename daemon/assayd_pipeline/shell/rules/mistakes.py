@@ -35,9 +35,9 @@ from assayd_pipeline.shell.parse.words import (
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _LONG_DASH = re.compile(f"[{_DASHES}]+([A-Za-z][\\w-]*)?")
 _INVISIBLE = re.compile("[\u200b-\u200d\u2060\ufeff\u00ad]")
-_NUMERIC = {"-eq": "=", "-ne": "!="}
+_STRING_OPERATORS = {"-eq": "=", "-ne": "!="}
 _WORDLIKE = re.compile(r"[A-Za-z][A-Za-z_ -]*")
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_VARIABLE_REGEX = re.compile(r"[A-Za-z_]\w*")
 _SET_NAMES = frozenset({"pipefail", "errexit", "nounset", "xtrace"})
 _BASH_VARIABLES = frozenset(
     {
@@ -97,7 +97,7 @@ def _check_here_string(script: ParsedScript, node: ScriptNode) -> None:
     """Check for ``wc -l <<< "data/x.csv"``: the command reads the path instead of the file."""
     word = node.node("Word")
     path = get_literal_text(word) if word is not None and node.text("Op") == "<<<" else None
-    if word is None or path is None or not _PATH.fullmatch(path):
+    if word is None or path is None or not _FILE_PATTERN.fullmatch(path):
         return
     written = script.source.written(word)
     line, _ = script.source.place(word.start)
@@ -111,7 +111,7 @@ def _check_here_string(script: ParsedScript, node: ScriptNode) -> None:
     )
 
 
-_PATH = re.compile(r"(?:\./)?(?:data|tmp|logs)/[\w./-]+")
+_FILE_PATTERN = re.compile(r"(?:\./)?(?:data|tmp|logs)/[\w./-]+")
 
 
 def _check_characters(script: ParsedScript, call: Invocation) -> None:
@@ -189,7 +189,7 @@ def _check_test(script: ParsedScript, call: Invocation) -> None:
     words = list(call.arguments)
     for left, operator, right in zip(words, words[1:], words[2:], strict=False):
         _check_name_compared(script, left, operator, right)
-        instead = _NUMERIC.get(get_literal_text(operator) or "")
+        instead = _STRING_OPERATORS.get(get_literal_text(operator) or "")
         texts = [text for text in (get_literal_text(left), get_literal_text(right)) if text is not None]
         if instead is not None and any(
             _WORDLIKE.fullmatch(text) and text not in script.assigned_variables for text in texts
@@ -220,7 +220,7 @@ def _check_select(script: ParsedScript, call: Invocation) -> None:
     """Check for ``jq 'select(.name = "pen")' f``: `=` assigns, so every value is selected."""
     for node in call.arguments:
         word = script.source.written(node)
-        found = _SELECT.search(word)
+        found = _SELECT_PATTERN.search(word)
         if word[:1] == "'" and found is not None:
             new = f"{word[: found.end(1)]} == {word[found.end() :]}"
             message = "`=` assigns in `select(…)`, so every value is selected."
@@ -230,7 +230,7 @@ def _check_select(script: ParsedScript, call: Invocation) -> None:
             )
 
 
-_SELECT = re.compile(r"(\bselect\([^()=<>!|+*/%-]{1,60}?)\s*=\s*(?=[\"\d.$])")
+_SELECT_PATTERN = re.compile(r"(\bselect\([^()=<>!|+*/%-]{1,60}?)\s*=\s*(?=[\"\d.$])")
 
 
 def _check_keys(script: ParsedScript) -> None:
@@ -367,7 +367,7 @@ def _check_subscripts(script: ParsedScript) -> None:
     for setting in script.settings:
         index = setting.node.node("Index") if setting.indexed else None
         text = script.source.written(index).strip("\"'") if index is not None else ""
-        if setting.name in declared | told or not _NAME.fullmatch(text) or text in assigned:
+        if setting.name in declared | told or not _VARIABLE_REGEX.fullmatch(text) or text in assigned:
             continue
         told.add(setting.name)
         line, _ = script.source.place(setting.node.start)
@@ -402,7 +402,11 @@ def _check_spelling(script: ParsedScript) -> None:
     tried = 0
     for node in sorted(read, key=lambda each: each.start):
         name = get_parameter_name(node)
-        unknown = _NAME.fullmatch(name) and name not in known | told | _BASH_VARIABLES and not name.isupper()
+        unknown = (
+            _VARIABLE_REGEX.fullmatch(name)
+            and name not in known | told | _BASH_VARIABLES
+            and not name.isupper()
+        )
         if not unknown or len(name) < _MIN_NAME_CHARS or node.get_flag("Excl"):
             continue
         tried += 1

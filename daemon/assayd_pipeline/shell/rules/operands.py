@@ -207,7 +207,7 @@ def _build_writing_tool(short: str = "", long: str = "", *, reads: str = "", wri
     return _build_tool(short, long, operands=OperandRole.ALL_WRITTEN, reads=reads, writes=writes)
 
 
-_GREP = _build_tool(
+_GREP_TOOL = _build_tool(
     "A:B:C:D:d:e:f:m:X:",
     "after-context before-context binary? binary-files context devices directories exclude exclude-dir "
     "exclude-from file group-separator include label max-count regexp",
@@ -229,7 +229,7 @@ _TEXT_ONLY = (
 
 TOOLS: Mapping[str, Tool] = {
     **dict.fromkeys(_TEXT_ONLY, _text()),
-    **dict.fromkeys(("grep", "egrep", "fgrep"), _GREP),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), _GREP_TOOL),
     **dict.fromkeys(("cp", "mv", "ln"), _COPY),
     "basename": _text("s:", "suffix"),
     "column": _build_tool(
@@ -352,13 +352,13 @@ def _check_options(
 
 def _report_option(script: ParsedScript, name: str, option: ShellOption) -> None:
     message = f"{name} isn't allowed with {option.name}."
-    suggestion = _INSTEAD.get(
+    suggestion = _HINT_BY_OPTION.get(
         (name, option.name.lstrip("-")[:1].lower()), f"Use {name} without {option.name}."
     )
     script.error(option.node, "option.refused", message, suggestion)
 
 
-_INSTEAD = {
+_HINT_BY_OPTION = {
     ("awk", "f"): "Write the program in single quotes: awk '{ … }' file.",
     ("sed", "f"): "Write the commands in single quotes: sed -e '…' -e '…' file.",
     ("tail", "f"): "It never ends: use tail -n.",

@@ -27,9 +27,9 @@ TEMPORARY = "/tmp"  # noqa: S108 - a link of the image to the sandbox's tmp/
 SANDBOX = "/sandbox"
 """The folder on which the engine mounts the only writable file system, and where steps start."""
 
-_DESCRIPTOR = re.compile(r"[0-9\x01]*-?")
-_DEVICE = re.compile(r"/dev/(null|stdin|stdout|stderr|fd/[0-9\x01]+)")
-_NETWORK = re.compile(r"/+dev/+(tcp|udp)(/.*)?", re.DOTALL)
+_DESCRIPTOR_PATTERN = re.compile(r"[0-9\x01]*-?")
+_DEVICE_PATTERN = re.compile(r"/dev/(null|stdin|stdout|stderr|fd/[0-9\x01]+)")
+_NETWORK_PATTERN = re.compile(r"/+dev/+(tcp|udp)(/.*)?", re.DOTALL)
 
 
 class PathLocation(StrEnum):
@@ -71,9 +71,9 @@ def locate_path(path: str) -> PathLocation:
         )
     if path.startswith(ANY):
         return PathLocation.UNDECIDED
-    if _DEVICE.fullmatch(path):
+    if _DEVICE_PATTERN.fullmatch(path):
         return PathLocation.DEVICE
-    if _NETWORK.fullmatch(path):
+    if _NETWORK_PATTERN.fullmatch(path):
         return PathLocation.NETWORK
     if path.startswith("/"):
         root = next((root for root in (SANDBOX, TEMPORARY) if f"{path}/".startswith(f"{root}/")), None)
@@ -130,13 +130,13 @@ def check_path(script: ParsedScript, node: ScriptNode, path: str, use: PathUse, 
         script.add_warning(node, "path.undecided", message, suggestion)
     elif place is PathLocation.OUTSIDE:
         message = f"{what} {use} {to_visible(path)}, which is outside the sandbox directory."
-        script.error(node, "path.outside", message, _INSIDE)
+        script.error(node, "path.outside", message, _INSIDE_HINT)
     elif place is PathLocation.UNDECIDED and use is not PathUse.READS:
         message = f"The path of {what} is unknown before the run: {to_visible(path)}."
         script.add_warning(node, "path.undecided", message, _advise_on_undecided(script, node))
 
 
-_INSIDE = "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."
+_INSIDE_HINT = "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."
 
 
 def _advise_on_undecided(script: ParsedScript, node: ScriptNode) -> str:
@@ -158,5 +158,5 @@ def check_redirection(script: ParsedScript, node: ScriptNode) -> None:
     use = PathUse.READS if operator in {"<", "<&"} else PathUse.WRITES
     for target in evaluate_arguments(word, script.known):
         for value in target.values:
-            if operator not in {">&", "<&"} or not _DESCRIPTOR.fullmatch(value):
+            if operator not in {">&", "<&"} or not _DESCRIPTOR_PATTERN.fullmatch(value):
                 check_path(script, word, value, use, operator)

@@ -32,8 +32,8 @@ from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
 from assayd_pipeline.shell.parse.words import ANY, get_parameter_name, strip_double_quotes
 from assayd_pipeline.shell.rules.paths import PathUse, check_path
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=.*", re.DOTALL)
-_TOKEN = re.compile(
+_AWK_ASSIGNMENT_REGEX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=.*", re.DOTALL)
+_TOKEN_REGEX = re.compile(
     r"(?P<skip>[ \t]+|\\\n|\#[^\n]*)"
     r"|(?P<end>[;\n{}])"
     r'|(?P<string>"(?:\\.|[^"\\\n])*")'
@@ -43,8 +43,12 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 # The pattern never backtracks, so its time is linear.
-_PATTERN = re.compile(r"/(?>\\.|\[\^?+\]?+(?>\[:[a-z]++:\]|\\.|[^\]\\\n])*+\]|[^/\\\[\n])*+/", re.DOTALL)
-_OPERATORS = frozenset(["case", "delete", "do", "else", "exit", "getline", "in", "print", "printf", "return"])
+_AWK_REGEX_PATTERN = re.compile(
+    r"/(?>\\.|\[\^?+\]?+(?>\[:[a-z]++:\]|\\.|[^\]\\\n])*+\]|[^/\\\[\n])*+/", re.DOTALL
+)
+_AWK_KEYWORDS = frozenset(
+    ["case", "delete", "do", "else", "exit", "getline", "in", "print", "printf", "return"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def check_awk(script: ParsedScript, call: Invocation, parsed: ParsedArguments) -
     ]
     _check_program(script, node, "\n".join(source.value for source in sources), assigned)
     for operand in operands:
-        if operand.value != "-" and not _ASSIGNMENT.fullmatch(operand.value):
+        if operand.value != "-" and not _AWK_ASSIGNMENT_REGEX.fullmatch(operand.value):
             check_path(script, operand.node, operand.value, PathUse.READS, "awk")
 
 
@@ -122,13 +126,15 @@ def _has_argument(script: ParsedScript, node: ScriptNode) -> bool:
 
 def _check_conditions(script: ParsedScript, node: ScriptNode, program: str) -> None:
     """Check for ``awk '{ if ($1 = 5) print }'``, in which the condition assigns (a warning)."""
-    compared = _CONDITION.search(program)
+    compared = _CONDITION_PATTERN.search(program)
     if compared is not None:
         message = f"`{compared[0][:60]}` assigns: the condition is the value."
         script.add_warning(node, "shell.suspicious", message, "Compare with two equals signs: `==`.")
 
 
-_CONDITION = re.compile(r"\b(?:if|while)\s*\([^()=<>!~\"]{1,60}[^=<>!~+*/%^()\"-]=[^=~()][^()]{0,60}\)")
+_CONDITION_PATTERN = re.compile(
+    r"\b(?:if|while)\s*\([^()=<>!~\"]{1,60}[^=<>!~+*/%^()\"-]=[^=~()][^()]{0,60}\)"
+)
 
 
 def _is_quoted(script: ParsedScript, node: ScriptNode, program: str) -> bool:
@@ -242,7 +248,7 @@ def _tokenize(program: str) -> Iterator[_AwkToken]:
     position, after_operand = 0, False
     while position < len(program):
         divides = program[position] != "/" or after_operand
-        found = (_TOKEN if divides else _PATTERN).match(program, position)
+        found = (_TOKEN_REGEX if divides else _AWK_REGEX_PATTERN).match(program, position)
         if found is None:
             yield _AwkToken("broken", program[position:])
             return
@@ -251,16 +257,16 @@ def _tokenize(program: str) -> Iterator[_AwkToken]:
         if token.kind != "skip":
             # A slash after an operand divides; any other begins a pattern.
             after_operand = token.kind in {"string", "number", "pattern"} or token.text in {")", "]", "$"}
-            after_operand = after_operand or (token.kind == "name" and token.text not in _OPERATORS)
+            after_operand = after_operand or (token.kind == "name" and token.text not in _AWK_KEYWORDS)
             yield token
 
 
-_WRITES = re.compile(r"w[ \t]")
+_WRITE_PATTERN = re.compile(r"w[ \t]")
 
 
 def _record_written_file(script: ParsedScript, source: ArgumentValue) -> None:
     """Record that a sed script can write to any file, if it contains the command ``w``."""
-    if _WRITES.search(source.value):
+    if _WRITE_PATTERN.search(source.value):
         script.paths.append(NamedPath(node=source.node, value=ANY, use=PathUse.WRITES, what="sed"))
 
 

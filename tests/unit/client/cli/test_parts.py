@@ -10,7 +10,7 @@ from assayd_client.cli.app import COMMANDS
 
 @pytest.mark.parametrize(("daemon", "named"), [(object(), "'assayd[mcp]'"), (None, "'assayd-client[mcp]'")])
 def test_extra_is_that_of_the_distribution_that_is_installed(daemon: object, named: str) -> None:
-    said = parts.missing_library_error("mcp", "mcp", "mcp", find=lambda _: daemon).message
+    said = parts.build_missing_library_error("mcp", "mcp", "mcp", find=lambda _: daemon).message
     assert said == f"assay mcp needs the package `mcp`: pip install {named}"
 
 
@@ -23,7 +23,7 @@ def test_extra_is_that_of_the_distribution_that_is_installed(daemon: object, nam
     ],
 )
 def test_missing_package_is_named_with_what_installs_it(package: str, otherwise: str, said: str) -> None:
-    error = parts.missing_part_error("generate", package, otherwise)
+    error = parts.build_missing_part_error("generate", package, otherwise)
     assert error.message == f"assay generate needs a package that isn't installed: {said}"
     assert error.code == "usage"
 

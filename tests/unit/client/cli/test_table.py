@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 
 from assayd_client.cli.listing import (
-    ARTIFACT_HEADS,
-    ATTEMPT_HEADS,
+    ARTIFACT_COLUMNS,
+    ATTEMPT_COLUMNS,
     build_artifact_row,
     build_attempt_row,
     build_display_attempt_row,
@@ -40,7 +40,7 @@ def table(heads, rows, width: int | None) -> list[str]:
 
 
 def test_attempts_fit_eighty_columns_with_what_went_wrong_and_the_beginning_of_their_labels() -> None:
-    shown = table(ATTEMPT_HEADS, [build_display_attempt_row(ATTEMPT, "2026-11-22", wide=False)] * 2, 80)
+    shown = table(ATTEMPT_COLUMNS, [build_display_attempt_row(ATTEMPT, "2026-11-22", wide=False)] * 2, 80)
     assert max(map(len, shown)) <= 80
     assert shown[1].split() == [
         "01M7YHKFHWZP7YKVWXC96QNKT7",
@@ -91,7 +91,7 @@ def test_attempt_that_ended_in_our_error_is_listed_with_its_code() -> None:
 
 
 def test_artifacts_fit_eighty_columns_and_keep_their_names() -> None:
-    shown = table(ARTIFACT_HEADS, [build_artifact_row(ARTIFACT, whole=False)], 80)
+    shown = table(ARTIFACT_COLUMNS, [build_artifact_row(ARTIFACT, whole=False)], 80)
     assert max(map(len, shown)) <= 80
     assert shown[1].split() == [ARTIFACT["name"], "123456", "text/plain", "0123456789"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from assayd.errors import StoreError
 from assayd.model.attempt import Bundle
-from assayd_cluster.bundles.packed import MOST_TOGETHER, SMALL_BYTES, PackedArtifactStore
+from assayd_cluster.bundles.packed import MAX_GROUPED_BUNDLES, SMALL_BYTES, PackedArtifactStore
 
 BUNDLE = Bundle(
     attempt_id="01" + "0" * 23 + "1",
@@ -49,7 +49,7 @@ async def test_bundles_that_wait_are_written_together_and_each_is_whole(tmp_path
     written = await asyncio.gather(*map(store.write, many))
     assert sum(store.groups) == 100
     assert len(store.groups) < 10
-    assert max(store.groups) == MOST_TOGETHER
+    assert max(store.groups) == MAX_GROUPED_BUNDLES
     for bundle, each in zip(many, written, strict=True):
         assert bundle.attempt_id in each.location
         assert await store.read(each.location, "report.json") == b"{}"

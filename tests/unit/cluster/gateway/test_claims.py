@@ -13,8 +13,8 @@ from sqlalchemy import text
 from assayd.documents import LARGE_DOCUMENT_BYTES
 from assayd.errors import RequestError
 from assayd.model.report import Verdict
-from assayd_cluster.documents import MOST_CAPACITY, NodeHeartbeat, RunLost
-from assayd_cluster.gateway.runs import MOST_RETURNED, RunHeldElsewhere
+from assayd_cluster.documents import MAX_CAPACITY, NodeHeartbeat, RunLost
+from assayd_cluster.gateway.runs import MAX_RETURNS, RunHeldElsewhere
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.settings import ClusterSettings
 from support.cluster.gateways import OneGateway, one_gateway, silence
@@ -126,7 +126,7 @@ async def test_silent_node_gets_a_run_after_its_next_beat(gateway: OneGateway) -
 
 
 async def test_node_counts_with_no_more_capacity_than_the_operator_allows(gateway: OneGateway) -> None:
-    await gateway.beat("greedy", capacity=MOST_CAPACITY)
+    await gateway.beat("greedy", capacity=MAX_CAPACITY)
     nodes = {node.name: node.capacity for node in gateway.cluster.readiness.census.nodes}
     assert nodes["greedy"] == ClusterSettings().node_capacity == 64
 
@@ -139,7 +139,7 @@ async def drain(gateway: OneGateway, node: str) -> None:
 async def test_attempt_that_is_given_back_without_end_ends(gateway: OneGateway) -> None:
     await gateway.beat("a", capacity=4)
     attempt = await gateway.submit()
-    for _ in range(MOST_RETURNED + 2):
+    for _ in range(MAX_RETURNS + 2):
         claimed = await gateway.claim("a", await gateway.messages.next())
         lost = RunLost(lost=True, reason="the node is draining", started=False)
         await gateway.runs.record_lost_run("a", attempt.id, claimed.run, lost)
@@ -218,7 +218,7 @@ async def test_old_claim_is_none_on_another_attempt_of_the_same_id(
 
 
 def test_capacity_that_no_node_has_is_refused() -> None:
-    beat = {"capacity": MOST_CAPACITY, "ready": True, "version": "1"}
-    assert NodeHeartbeat.model_validate(beat).capacity == MOST_CAPACITY
+    beat = {"capacity": MAX_CAPACITY, "ready": True, "version": "1"}
+    assert NodeHeartbeat.model_validate(beat).capacity == MAX_CAPACITY
     with pytest.raises(ValidationError, match="capacity"):
-        NodeHeartbeat.model_validate({**beat, "capacity": MOST_CAPACITY + 1})
+        NodeHeartbeat.model_validate({**beat, "capacity": MAX_CAPACITY + 1})

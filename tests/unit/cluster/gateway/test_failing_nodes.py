@@ -22,15 +22,15 @@ from assayd_cluster.documents import LiveEvents, RunLost
 from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.gateway.execution import LATE_CHECKS, MIN_SILENT_AGE_FULL_NODE_S
 from assayd_cluster.gateway.failing_nodes import (
-    MOST_LOST,
-    MOST_OVERDUE,
-    OVERDUE_WITHIN_S,
+    MAX_LOST_RUNS,
+    MAX_OVERDUE_RUNS,
+    OVERDUE_WINDOW_S,
     NodeFailureCounter,
     compute_longest_run_s,
     may_have_trial,
 )
 from assayd_cluster.gateway.runs import NodeIdle
-from assayd_cluster.nodes import FAILING, FULL, DatabaseNodes
+from assayd_cluster.nodes import FAILING_REASON, FULL, DatabaseNodes
 from support.cluster.gateways import OneGateway, one_gateway, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
 
@@ -129,12 +129,12 @@ async def test_node_that_keeps_several_runs_gets_no_more(gateway: OneGateway) ->
     failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
     for tenant in TENANTS:
         await failing.record_kept_run("hangs", tenant)
-    clock.seconds += OVERDUE_WITHIN_S + 1
+    clock.seconds += OVERDUE_WINDOW_S + 1
     await failing.record_kept_run("hangs", 1)
     assert await whys(gateway) == {"hangs": "", "works": ""}
     for tenant in TENANTS:
         await failing.record_kept_run("hangs", tenant)
-    assert await whys(gateway) == {"hangs": FAILING, "works": ""}
+    assert await whys(gateway) == {"hangs": FAILING_REASON, "works": ""}
     await DatabaseNodes(gateway.access).set_drained("hangs", drained=False)
     assert await whys(gateway) == {"hangs": "", "works": ""}
 
@@ -143,12 +143,12 @@ async def test_node_that_loses_every_run_gets_no_more(gateway: OneGateway) -> No
     for node in ("loses", "works"):
         await gateway.beat(node)
     failing = NodeFailureCounter(gateway.access, SharedAccount())
-    await lose(failing, "loses", MOST_LOST - 1)
+    await lose(failing, "loses", MAX_LOST_RUNS - 1)
     failing.record_verdict("loses")
-    await lose(failing, "loses", MOST_LOST - 1)
+    await lose(failing, "loses", MAX_LOST_RUNS - 1)
     assert await whys(gateway) == {"loses": "", "works": ""}
     await lose(failing, "loses", 1)
-    assert await whys(gateway) == {"loses": FAILING, "works": ""}
+    assert await whys(gateway) == {"loses": FAILING_REASON, "works": ""}
 
 
 async def test_lost_runs_do_not_count_if_another_gateway_got_a_verdict_since(gateway: OneGateway) -> None:
@@ -156,7 +156,7 @@ async def test_lost_runs_do_not_count_if_another_gateway_got_a_verdict_since(gat
         await gateway.beat(node)
     clock = SetTime()
     failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
-    await lose(failing, "works", MOST_LOST - 1)
+    await lose(failing, "works", MAX_LOST_RUNS - 1)
     await gateway.submit()
     await gateway.finish_all("works", 1)
     clock.seconds += 60
@@ -169,23 +169,23 @@ async def test_failures_that_last_long_are_remembered_for_longer(gateway: OneGat
         await gateway.beat(node)
     clock = SetTime()
     failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
-    for tenant in islice(cycle(TENANTS), MOST_OVERDUE):
-        clock.seconds += OVERDUE_WITHIN_S
-        await failing.record_kept_run("captured", tenant, began_s=OVERDUE_WITHIN_S - 1)
-    assert await whys(gateway) == {"captured": FAILING, "works": ""}
+    for tenant in islice(cycle(TENANTS), MAX_OVERDUE_RUNS):
+        clock.seconds += OVERDUE_WINDOW_S
+        await failing.record_kept_run("captured", tenant, began_s=OVERDUE_WINDOW_S - 1)
+    assert await whys(gateway) == {"captured": FAILING_REASON, "works": ""}
 
 
 async def test_failures_of_one_tenant_alone_drain_no_node(gateway: OneGateway) -> None:
     for node in ("healthy", "works"):
         await gateway.beat(node)
     failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=SetTime())
-    await lose(failing, "healthy", 3 * MOST_LOST, tenants=(1,))
-    for _ in range(3 * MOST_OVERDUE):
+    await lose(failing, "healthy", 3 * MAX_LOST_RUNS, tenants=(1,))
+    for _ in range(3 * MAX_OVERDUE_RUNS):
         await failing.record_kept_run("healthy", 1)
     await lose(failing, "healthy", 1, tenants=(2,))
     assert await whys(gateway) == {"healthy": "", "works": ""}
     await failing.record_kept_run("healthy", 2)
-    assert await whys(gateway) == {"healthy": FAILING, "works": ""}
+    assert await whys(gateway) == {"healthy": FAILING_REASON, "works": ""}
 
 
 @pytest.mark.parametrize("works", [True, False])
@@ -194,22 +194,22 @@ async def test_node_that_is_drained_reads_no_more_messages(gateway: OneGateway, 
         await gateway.beat(node)
     accounts = Suspending(works=works)
     failing = NodeFailureCounter(gateway.access, accounts)
-    await lose(failing, "loses", MOST_LOST)
+    await lose(failing, "loses", MAX_LOST_RUNS)
     assert accounts.suspended == ["loses"] * works
-    assert (await whys(gateway))["loses"] == FAILING
+    assert (await whys(gateway))["loses"] == FAILING_REASON
 
 
 async def test_last_node_that_takes_work_goes_on(gateway: OneGateway) -> None:
     await gateway.beat("alone")
     await gateway.beat("idle", ready=False, reason="no engine")
     failing = NodeFailureCounter(gateway.access, SharedAccount())
-    await lose(failing, "alone", MOST_LOST)
+    await lose(failing, "alone", MAX_LOST_RUNS)
     assert await whys(gateway) == {"alone": "", "idle": "no engine"}
 
 
 @pytest.mark.parametrize(
     ("refused", "tenants", "why"),
-    [(False, TENANTS, FAILING), (False, (1,), ""), (True, TENANTS, FAILING), (True, (1,), "")],
+    [(False, TENANTS, FAILING_REASON), (False, (1,), ""), (True, TENANTS, FAILING_REASON), (True, (1,), "")],
     ids=["two tenants", "one tenant", "refused by its daemon alone", "refused, one tenant"],
 )
 async def test_lost_runs_count_with_their_nodes(
@@ -218,7 +218,7 @@ async def test_lost_runs_count_with_their_nodes(
     for node in ("loses", "works"):
         await gateway.beat(node, capacity=8)
     lost = RunLost(lost=True, reason="x", started=True, refused=refused)
-    for number, tenant in enumerate(islice(cycle(tenants), MOST_LOST)):
+    for number, tenant in enumerate(islice(cycle(tenants), MAX_LOST_RUNS)):
         peer = Peer(uid=tenant, gid=tenant, pid=1)
         attempt = await gateway.submit(f"# {number}\n", peer=peer)
         claimed = await gateway.claim("loses", await gateway.messages.next())
@@ -232,7 +232,7 @@ async def test_refusals_of_all_nodes_count_against_none(gateway: OneGateway) -> 
     for node in names:
         await gateway.beat(node, capacity=8)
     refused = RunLost(lost=True, reason="x", started=True, refused=True)
-    for number, tenant in enumerate(islice(cycle(TENANTS), MOST_LOST)):
+    for number, tenant in enumerate(islice(cycle(TENANTS), MAX_LOST_RUNS)):
         peer = Peer(uid=tenant, gid=tenant, pid=1)
         attempt = await gateway.submit(f"# {number}\n", peer=peer)
         for node in names[:2]:
@@ -316,13 +316,13 @@ async def test_runs_that_fail_together_count_once(gateway: OneGateway) -> None:
         await gateway.beat(node)
     clock = SetTime()
     failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
-    for tenant in islice(cycle(TENANTS), 3 * MOST_OVERDUE):
+    for tenant in islice(cycle(TENANTS), 3 * MAX_OVERDUE_RUNS):
         await failing.record_kept_run("restarts", tenant, began_s=20)
     assert (await whys(gateway))["restarts"] == ""
-    for _ in range(MOST_OVERDUE - 1):
+    for _ in range(MAX_OVERDUE_RUNS - 1):
         clock.seconds += 21
         await failing.record_kept_run("restarts", 1, began_s=20)
-    assert (await whys(gateway))["restarts"] == FAILING
+    assert (await whys(gateway))["restarts"] == FAILING_REASON
 
 
 async def test_node_that_claims_more_runs_than_it_may_have_gets_no_more(gateway: OneGateway) -> None:
@@ -330,7 +330,7 @@ async def test_node_that_claims_more_runs_than_it_may_have_gets_no_more(gateway:
     await gateway.beat("works", capacity=16)
     clock = SetTime()
     gateway.runs._failing._monotonic = clock
-    for number, tenant in enumerate(islice(cycle(TENANTS), 2 + MOST_OVERDUE)):
+    for number, tenant in enumerate(islice(cycle(TENANTS), 2 + MAX_OVERDUE_RUNS)):
         assert (await whys(gateway))["greedy"] == ""
         clock.seconds += 20
         await gateway.submit(f"# {number}\n", peer=Peer(uid=tenant, gid=tenant, pid=1))
@@ -339,7 +339,7 @@ async def test_node_that_claims_more_runs_than_it_may_have_gets_no_more(gateway:
             await gateway.claim("greedy", message)
         if number >= 2:
             await gateway.finish_all("works", 1)
-    assert (await whys(gateway))["greedy"] == FAILING
+    assert (await whys(gateway))["greedy"] == FAILING_REASON
 
 
 async def test_second_run_that_began_late_has_its_whole_time(gateway: OneGateway) -> None:
@@ -385,7 +385,7 @@ async def test_node_that_says_whenever_it_has_a_run_that_it_is_full_is_drained(g
     clock = SetTime()
     gateway.runs._failing._monotonic = clock
     await gateway.beat("works")
-    for number, tenant in enumerate(islice(cycle(TENANTS), MOST_OVERDUE)):
+    for number, tenant in enumerate(islice(cycle(TENANTS), MAX_OVERDUE_RUNS)):
         await gateway.beat("captured")
         attempt = await gateway.submit(f"# {number}\n", peer=Peer(uid=tenant, gid=tenant, pid=1))
         await gateway.claim("captured", await gateway.messages.next())
@@ -393,12 +393,12 @@ async def test_node_that_says_whenever_it_has_a_run_that_it_is_full_is_drained(g
         await let_pass(gateway, MIN_SILENT_AGE_FULL_NODE_S)
         await watch(gateway, "captured", attempt.id, waiting=1)
         await gateway.finish_all("works", 1)
-    assert (await whys(gateway))["captured"] == FAILING
+    assert (await whys(gateway))["captured"] == FAILING_REASON
 
 
 @pytest.mark.parametrize(
     ("waiting", "passed_s", "why"),
-    [(1, 600, FULL), (0, 600, FAILING), (0, 0, "")],
+    [(1, 600, FULL), (0, 600, FAILING_REASON), (0, 0, "")],
     ids=["full node", "other node", "clock of the database was set forward"],
 )
 async def test_overdue_runs_count_once_unless_the_node_kept_each(
@@ -406,7 +406,7 @@ async def test_overdue_runs_count_once_unless_the_node_kept_each(
 ) -> None:
     await gateway.beat("busy")
     attempts = []
-    for number, tenant in enumerate(islice(cycle(TENANTS), MOST_OVERDUE)):
+    for number, tenant in enumerate(islice(cycle(TENANTS), MAX_OVERDUE_RUNS)):
         peer = Peer(uid=tenant, gid=tenant, pid=1)
         attempts.append((await gateway.submit(f"# {number}\n", peer=peer)).id)
         await gateway.claim("busy", await gateway.messages.next())
@@ -418,7 +418,7 @@ async def test_overdue_runs_count_once_unless_the_node_kept_each(
         gateway.cluster.execution._pending_attempts[attempt_id].began -= passed_s
     for _ in range(LATE_CHECKS):
         await gateway.cluster.execution.republish_stray_attempts()
-    await gateway.finish_all("works", MOST_OVERDUE)
+    await gateway.finish_all("works", MAX_OVERDUE_RUNS)
     assert (await whys(gateway))["busy"] == why
 
 
@@ -429,7 +429,7 @@ async def test_refusal_at_one_gateway_counts_with_the_verdict_at_another(
     with postgres.empty_database() as url:
         async with two_gateways(tmp_path, url) as (first, second):
             await first.beat("refuses")
-            await lose(second.runs._failing, "refuses", MOST_LOST - 1)
+            await lose(second.runs._failing, "refuses", MAX_LOST_RUNS - 1)
             attempt = await first.submit()
             claimed = await first.claim("refuses", await first.messages.next())
             await first.runs.record_lost_run("refuses", attempt.id, claimed.run, refused)
@@ -438,4 +438,4 @@ async def test_refusal_at_one_gateway_counts_with_the_verdict_at_another(
                     await asyncio.sleep(0.01)
             message = await first.messages.next()
             assert await second.bring("a", attempt.id, await second.claim("a", message))
-            assert (await whys(second))["refuses"] == FAILING
+            assert (await whys(second))["refuses"] == FAILING_REASON

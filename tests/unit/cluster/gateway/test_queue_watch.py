@@ -9,8 +9,8 @@ import pytest
 
 from assayd_cluster.gateway.broker_accounts import SharedAccount
 from assayd_cluster.gateway.failing_nodes import NodeFailureCounter
-from assayd_cluster.gateway.queue_watch import RECENT_S, MessageReaders, QueueMonitor
-from assayd_cluster.nodes import FAILING, DatabaseNodes
+from assayd_cluster.gateway.queue_watch import RECENT_WINDOW_S, QueueMonitor, QueueReaderMonitor
+from assayd_cluster.nodes import FAILING_REASON, DatabaseNodes
 from support.cluster.gateways import OneGateway, one_gateway
 from support.stores.postgres import PostgresServer, needs_postgres
 
@@ -41,7 +41,7 @@ class Readers:
         self.queue = QueueMonitor(lambda: self.now)
         self.queue.record_republished_attempt()
         failing = NodeFailureCounter(gateway.access, self.accounts)
-        self._readers = MessageReaders(gateway.access, self.accounts, failing, self.queue)
+        self._readers = QueueReaderMonitor(gateway.access, self.accounts, failing, self.queue)
 
     async def receive(self, *counts: int, node: str = READER) -> None:
         """Look at the readers once for each of these numbers of messages that a node has received."""
@@ -66,7 +66,7 @@ async def test_node_that_keeps_receiving_messages_and_claims_none_is_drained(rea
     await readers.receive(100, 104, 104, 108)
     assert (await readers.why(), readers.queue.unclaimed_by_node) == ("", {READER: 8})
     await readers.receive(100 + LIMIT + 1)
-    assert (await readers.why(), readers.accounts.suspended) == (FAILING, [READER])
+    assert (await readers.why(), readers.accounts.suspended) == (FAILING_REASON, [READER])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_node_that_claims_a_run_is_not_drained(readers: Readers) -> None:
 
 
 async def test_messages_are_not_counted_while_all_are_claimed(readers: Readers) -> None:
-    readers.now = RECENT_S + 1
+    readers.now = RECENT_WINDOW_S + 1
     await readers.receive(100, 200, 300, 400)
     readers.queue.record_republished_attempt()
     await readers.receive(500)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_cluster.gateway.execution import TAKEN_S, DispatchedAttempt, is_alive, is_stray
+from assayd_cluster.gateway.execution import MAX_TAKEN_S, DispatchedAttempt, is_alive, is_stray
 
 S = 1_000_000
 NOW = 1000 * S
@@ -54,10 +54,10 @@ def test_attempt_that_nobody_has_in_hand_is_published_again(
     assert (is_alive(one, LISTED, NOW), is_stray(one, LISTED, NOW)) == (alive, stray)
 
 
-@pytest.mark.parametrize(("published_s", "stray"), [(TAKEN_S - 1, False), (TAKEN_S + 1, True)])
+@pytest.mark.parametrize(("published_s", "stray"), [(MAX_TAKEN_S - 1, False), (MAX_TAKEN_S + 1, True)])
 def test_message_that_someone_took_and_nobody_claims_is_soon_published_again(
     published_s: float, stray: bool
 ) -> None:
     one = dispatched(int(published_s))
-    assert is_stray(one, LISTED, NOW, unclaimed_s=TAKEN_S) is stray
+    assert is_stray(one, LISTED, NOW, unclaimed_s=MAX_TAKEN_S) is stray
     assert not is_stray(one, LISTED, NOW)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from assayd.analysis.analyst import WorkerDied
+from assayd.analysis.analyst import WorkerDiedError
 from assayd.documents import canonical
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
@@ -115,7 +115,7 @@ async def test_texts_are_prepared_if_the_static_stages_have_passed(
 
 
 @pytest.mark.parametrize(
-    "problem", [WorkerDied("too deep"), AssaydError("analysis.unavailable", "no worker")]
+    "problem", [WorkerDiedError("too deep"), AssaydError("analysis.unavailable", "no worker")]
 )
 async def test_texts_that_cannot_be_prepared_are_not_signed(problem: Exception, tmp_path: Path) -> None:
     with pytest.raises(AssaydError, match="the submission can't be read again") as raised:

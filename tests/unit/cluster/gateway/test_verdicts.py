@@ -16,9 +16,9 @@ from assayd.model.attempt import ATTESTATION, Attempt, State, format_timestamp
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_cluster.documents import (
-    MOST_MESSAGE,
-    MOST_OUTPUT,
-    MOST_TEXT,
+    MAX_ERROR_CHARS,
+    MAX_PIECE_CHARS,
+    MAX_RAW_ERROR_CHARS,
     BundleFile,
     JudgedAttempt,
     RunFailure,
@@ -26,7 +26,7 @@ from assayd_cluster.documents import (
 )
 from assayd_cluster.gateway.runs import HeldRun
 from assayd_cluster.gateway.verdicts import (
-    MOST_REFUSALS,
+    MAX_STORED_REFUSALS,
     _build_bundle,
     _check_verdict,
     _read_cases,
@@ -73,17 +73,19 @@ def test_case_that_lacks_what_every_case_has_is_refused(lacking: str) -> None:
 
 
 def test_texts_of_a_report_are_cut_before_they_are_recorded() -> None:
-    long = "x" * (MOST_OUTPUT + 1)
+    long = "x" * (MAX_PIECE_CHARS + 1)
     [case] = _read_cases({"runtime_results": {"cases": [{**CASE, "stderr": long, "message": "short\0"}]}})
-    assert (len(case.stderr), case.message) == (MOST_OUTPUT, "short\ufffd")
-    errors = [{"severity": "error", "message": long}] * (MOST_REFUSALS + 1)
-    assert [len(message) for message in _read_refusals({"findings": errors})] == [MOST_TEXT] * MOST_REFUSALS
+    assert (len(case.stderr), case.message) == (MAX_PIECE_CHARS, "short\ufffd")
+    errors = [{"severity": "error", "message": long}] * (MAX_STORED_REFUSALS + 1)
+    assert [len(message) for message in _read_refusals({"findings": errors})] == [
+        MAX_ERROR_CHARS
+    ] * MAX_STORED_REFUSALS
 
 
 def test_internal_error_with_a_message_that_no_daemon_writes_is_refused() -> None:
-    assert RunFailure(code="x", message="m" * MOST_MESSAGE)
+    assert RunFailure(code="x", message="m" * MAX_RAW_ERROR_CHARS)
     with pytest.raises(ValidationError):
-        RunFailure(code="x", message="m" * (MOST_MESSAGE + 1))
+        RunFailure(code="x", message="m" * (MAX_RAW_ERROR_CHARS + 1))
 
 
 def test_signature_of_a_node_is_not_kept_as_it_is_of_other_files() -> None:

@@ -30,7 +30,7 @@ def test_limit_that_the_host_lacks_is_a_warning(key: str, value: object) -> None
 
 @pytest.mark.parametrize(("version", "swappiness"), [("1", True), ("2", False)])
 def test_swappiness_exists_in_the_first_cgroup_version_only(version: str, swappiness: bool) -> None:
-    assert engine.read_host({**GOOD, "CgroupVersion": version}).swappiness is swappiness
+    assert engine.parse_engine_host({**GOOD, "CgroupVersion": version}).swappiness is swappiness
 
 
 def test_podman_is_refused_by_its_name() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from assayd.engines.oci.host import (
-    HOST_IDS,
     IDS_PER_BLOCK,
+    ROOT_ID_RANGE,
     DaemonUser,
     IdAllocator,
     IdRange,
@@ -104,7 +104,7 @@ def test_images_are_shown_where_nothing_is_hidden_by_it() -> None:
 def test_containers_have_two_ids_each_and_get_those_that_came_back(tmp_path: Path) -> None:
     ranges = IdAllocator(tmp_path)
     first, second = ranges.allocate(), ranges.allocate()
-    assert (first, second) == (HOST_IDS.first, HOST_IDS.first + 2)
+    assert (first, second) == (ROOT_ID_RANGE.first, ROOT_ID_RANGE.first + 2)
     ranges.release(first)
     assert ranges.allocate() == first
     ranges.close()
@@ -113,10 +113,10 @@ def test_containers_have_two_ids_each_and_get_those_that_came_back(tmp_path: Pat
 def test_template_has_ids_one_after_the_other_and_leaves_gaps_to_containers(tmp_path: Path) -> None:
     ranges = IdAllocator(tmp_path)
     taken = [ranges.allocate(), ranges.allocate(128), ranges.allocate(), ranges.allocate(128)]
-    assert taken == [HOST_IDS.first + number for number in (0, 2, 130, 132)]
+    assert taken == [ROOT_ID_RANGE.first + number for number in (0, 2, 130, 132)]
     ranges.release(taken[1])
     assert [ranges.allocate(), ranges.allocate(127), ranges.allocate(126)] == [
-        HOST_IDS.first + n for n in (2, 260, 4)
+        ROOT_ID_RANGE.first + n for n in (2, 260, 4)
     ]
     ranges.close()
 
@@ -151,7 +151,7 @@ def test_block_that_is_used_up_is_refused(tmp_path: Path) -> None:
     taken = {ranges.allocate() for _ in range(IDS_PER_BLOCK // 2)}
     with pytest.raises(EngineError, match="all 4096 user ids"):
         ranges.allocate()
-    assert max(taken) + 1 < HOST_IDS.first + IDS_PER_BLOCK
+    assert max(taken) + 1 < ROOT_ID_RANGE.first + IDS_PER_BLOCK
     ranges.close()
 
 

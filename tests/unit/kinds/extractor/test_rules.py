@@ -10,8 +10,8 @@ from assayd.kinds.extractor.rules import (
     check_rules,
     extract_rules_text,
     parse_rules,
+    render_python,
     render_rules,
-    to_python,
 )
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.report import StageStatus
@@ -95,7 +95,7 @@ TEXT = render_rules(RULES)
 )
 def test_python_of_rules_gives_what_the_rules_give(path: str) -> None:
     names: dict[str, object] = {}
-    exec(to_python(TEXT), names)
+    exec(render_python(TEXT), names)
 
     assert names["extract"](path) == apply_rules(RULES, path)[0]  # type: ignore[operator]
 
@@ -167,7 +167,7 @@ def test_rules_pass_the_static_stages_and_are_run_as_python(extractor_policy) ->
 
 def test_only_real_rules_are_exempt_from_similar_paths(extractor_policy) -> None:
     rules = ExtractorPayload(code=TEXT, sample_paths=(PATH,))
-    python = ExtractorPayload(code=to_python(TEXT), sample_paths=(PATH,))
+    python = ExtractorPayload(code=render_python(TEXT), sample_paths=(PATH,))
 
     planned = [validator.plan(validator.prepare(one), extractor_policy, LIMITS) for one in (rules, python)]
 
