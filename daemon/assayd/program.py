@@ -52,14 +52,14 @@ _MMAP_THRESHOLD_BYTES = 2**20
 is set, glibc no longer raises this threshold.
 """
 _MAX_ARENAS = 2
-_LIBC = ctypes.CDLL(None)
 
 
 def configure_allocator() -> None:
     """Configure the allocator to keep little freed memory. Must be called before threads are started."""
-    if hasattr(_LIBC, "mallopt"):
-        _LIBC.mallopt(_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
-        _LIBC.mallopt(_ARENA_MAX, _MAX_ARENAS)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+        libc.mallopt(_ARENA_MAX, _MAX_ARENAS)
 
 
 def release_free_memory() -> None:
@@ -69,5 +69,6 @@ def release_free_memory() -> None:
     later.
     """
     gc.collect()
-    if hasattr(_LIBC, "malloc_trim"):
-        _LIBC.malloc_trim(0)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)

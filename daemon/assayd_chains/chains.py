@@ -384,9 +384,7 @@ class Chains:
             ended = await self._loop.end(course, Outcome.CANCELLED, None)
         except Exception as problem:
             log.exception(
-                _BROKEN_BY_KIND[_get_work_kind(course.chain)],
-                **_build_log_context(course.chain),
-                problem=str(problem),
+                _BROKEN_EVENT[_get_work_kind(course.chain)], **_log_fields(course.chain), problem=str(problem)
             )
             ended = await self._record_internal_error(course, problem)
         finally:
@@ -408,8 +406,8 @@ class Chains:
             return await self._loop.end(course, Outcome.PROVIDER_FAILED, detail)
         except Exception as again:
             log.exception(
-                _NOT_ENDED_BY_KIND[_get_work_kind(course.chain)],
-                **_build_log_context(course.chain),
+                _NOT_ENDED_EVENT[_get_work_kind(course.chain)],
+                **_log_fields(course.chain),
                 problem=str(again),
             )
             return None
@@ -444,14 +442,14 @@ class Chains:
             "generation": None if chain.words is None else to_generation_document(chain),
             "report": None if last is None else dict((await self._attempts.finished(last)).report),
         }
-        named = _build_log_context(chain) if repair is None else {"repair_id": repair.id}
+        named = _log_fields(chain) if repair is None else {"repair_id": repair.id}
         what = WorkKind.GENERATION if repair is None else WorkKind.REPAIR
         try:
             await run(self._limits.on_exhausted, canonical(alert), timeout_s=ALERT_TIMEOUT_S, environment={})
         except ProviderError as problem:
-            log.error(_ALERT_FAILED_BY_KIND[what], **named, problem=problem.message)
+            log.error(_ALERT_FAILED_EVENT[what], **named, problem=problem.message)
         else:
-            log.info(_ALERTED_BY_KIND[what], **named)
+            log.info(_ALERTED_EVENT[what], **named)
 
     async def get_repair(self, repair_id: str) -> Repair | None:
         """Return a repair by its id, or None if it doesn't exist."""
@@ -581,16 +579,13 @@ class Chains:
         return None if chain is None else ChainView(chain=chain)
 
 
-_BROKEN_BY_KIND = {WorkKind.REPAIR: "repair.broken", WorkKind.GENERATION: "generation.broken"}
-_ALERTED_BY_KIND = {WorkKind.REPAIR: "repair.alerted", WorkKind.GENERATION: "generation.alerted"}
-_ALERT_FAILED_BY_KIND = {
-    WorkKind.REPAIR: "repair.alert_failed",
-    WorkKind.GENERATION: "generation.alert_failed",
-}
-_NOT_ENDED_BY_KIND = {WorkKind.REPAIR: "repair.not_ended", WorkKind.GENERATION: "generation.not_ended"}
+_BROKEN_EVENT = {WorkKind.REPAIR: "repair.broken", WorkKind.GENERATION: "generation.broken"}
+_ALERTED_EVENT = {WorkKind.REPAIR: "repair.alerted", WorkKind.GENERATION: "generation.alerted"}
+_ALERT_FAILED_EVENT = {WorkKind.REPAIR: "repair.alert_failed", WorkKind.GENERATION: "generation.alert_failed"}
+_NOT_ENDED_EVENT = {WorkKind.REPAIR: "repair.not_ended", WorkKind.GENERATION: "generation.not_ended"}
 
 
-def _build_log_context(chain: Chain) -> dict[str, str]:
+def _log_fields(chain: Chain) -> dict[str, str]:
     return {"repair_id" if chain.words is None else "generation_id": chain.id}
 
 

@@ -44,7 +44,9 @@ def serve_compat(
     try:
         from assayd_compat.serving import serve
     except ModuleNotFoundError as missing:
-        raise RequestError("usage", f"assay compat needs the package `{missing.name}`") from missing
+        raise RequestError(
+            "usage", f"assay compat needs `{missing.name}`; reinstall the package assayd"
+        ) from missing
     serve(
         get_selected_daemon(context),
         listen,

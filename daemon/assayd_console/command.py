@@ -31,5 +31,7 @@ def serve_console(
     try:
         from assayd_console.serving import serve
     except ModuleNotFoundError as missing:
-        raise RequestError("usage", f"assay console needs the package `{missing.name}`") from missing
+        raise RequestError(
+            "usage", f"assay console needs `{missing.name}`; reinstall the wheel assayd-console"
+        ) from missing
     serve(get_selected_daemon(context), port=port, link_file=link_file)

@@ -16,6 +16,6 @@ def serve_lsp(context: typer.Context) -> None:
     try:
         from assayd_lsp.server import build_server
     except ModuleNotFoundError as missing:
-        raise build_missing_library_error("lsp", "pygls", "lsp") from missing
+        raise build_missing_library_error("lsp", "pygls") from missing
     with TemporaryDirectory(prefix="assay-rules-") as pages:
         build_server(get_selected_daemon(context), Path(pages)).start_io()

@@ -171,14 +171,16 @@ class EditorSession:
                 return
             subject = work.subject
             attempt = await self._run_attempt(subject, work.submission)
-            closed = subject == path and asked != self._asked[uri]
-            if attempt is None or closed:
+            if attempt is None:
                 return
             pages = await self._get_rule_pages(attempt["kind"])
         except AssaydError as error:
-            self._publish_findings(subject, [build_warning(path, error.message)])
+            if subject != path or asked == self._asked[uri]:  # else the file was closed
+                self._publish_findings(subject, [build_warning(path, error.message)])
             if isinstance(error, DaemonUnreachable):
                 raise
+            return
+        if subject == path and asked != self._asked[uri]:
             return
         found = build_diagnostics(attempt["report"] or {}, work.origin, path, pages)
         if attempt["error"] is not None:

@@ -39,7 +39,7 @@ def serve(
         import anyio
         import mcp  # noqa: F401
     except ModuleNotFoundError as missing:
-        raise build_missing_library_error("mcp", "mcp", "mcp") from missing
+        raise build_missing_library_error("mcp", "mcp") from missing
     daemon = get_selected_daemon(context)
     if http is None:
         anyio.run(_serve_streams, daemon)

@@ -46,7 +46,7 @@ def names_of(project: Path) -> set[str]:
     return {modules.get(name, name.replace("-", "_")) for name in names}
 
 
-MOST_LINES = 17_900
+MOST_LINES = 17_950
 NEEDS_OTHERS = {
     "assayd_client.cli.own_user",
     "assayd_client.cli.policy",

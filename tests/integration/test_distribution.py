@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_all_tests_of_a_file_run_in_one_process() -> None:
-    files = ("tests/unit/test_ids.py", "tests/unit/test_keys.py")
+    files = ("tests/unit/test_clock.py", "tests/unit/test_keys.py")
     command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--dist", "loadscope", *files]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 

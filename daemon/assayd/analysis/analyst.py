@@ -354,7 +354,10 @@ class Analyst:
         self.alive.add(worker)
         try:
             await _wait_until_ready(worker)
-        except BaseException:
+        except BaseException as problem:
+            if isinstance(problem, AssaydError):
+                self._on_lost()
+                log.warning("analysis.worker_lost", kind="", problem=str(problem))
             await self._end_worker(worker)
             raise
         return worker

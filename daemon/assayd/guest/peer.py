@@ -141,7 +141,7 @@ class Peer:
         return self._read_result(kind, answer, outgoing.objects)
 
     def answer(self, asked: object) -> None:
-        """Perform a request of the peer; send the result. Raises: InvalidPeerMessageError, PeerExitedError."""
+        """Perform a request of the peer. Raises: InvalidPeerMessageError, PeerExitedError."""
         operation, number, name, given, nodes = _require_parts(asked, 5)
         incoming = MessageDecoder(self._from_handle, self.classes)
         try:

@@ -57,8 +57,7 @@ def tighten_policy(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> 
         overrides: plain JSON, e.g. ``{"resources": {"unit_timeout_s": 2}}``.
 
     Raises:
-        RequestError: ``override.unknown``, ``override.type``, ``override.wider`` or, for invalid SQL rules,
-            ``request.override``, each with the field.
+        RequestError: ``override.unknown``, ``override.type`` or ``override.wider``, each with the field.
     """
     if not overrides:
         return policy

@@ -7,7 +7,7 @@ on the libraries that the commands need. The client refers to them by name and d
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
@@ -47,13 +47,12 @@ def build_missing_part_error(command: str, package: str, otherwise: str = "") ->
     return RequestError("usage", f"{message}{otherwise and f', or {otherwise}'}")
 
 
-def build_missing_library_error(
-    command: str, library: str, extra: str, find: Callable[[str], object] = find_spec
-) -> RequestError:
-    """Return the error for a missing library, with the name of the extra that installs the library."""
-    distribution = "assayd-client" if find("assayd.daemon") is None else "assayd"
-    message = f"assay {command} needs the package `{library}`: pip install '{distribution}[{extra}]'"
-    return RequestError("usage", message)
+def build_missing_library_error(command: str, library: str) -> RequestError:
+    """Return the error for a missing library, with the command that installs it.
+
+    The command names no package of the project, because anyone can register its names in a package index.
+    """
+    return RequestError("usage", f"assay {command} needs the package `{library}`: pip install {library}")
 
 
 def import_part(reference: str, command: str, otherwise: str = "") -> Any:

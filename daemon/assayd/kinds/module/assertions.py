@@ -337,8 +337,8 @@ def _get_last_name(node: ast.expr | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-_PURE_BUILTINS = frozenset({"abs", "bool", "dict", "float", "int", "len", "list", "max", "min", "set", "sorted",
-                   "str", "sum", "tuple", "type", "isinstance", "range"})  # fmt: skip
+_PURE_BUILTINS = frozenset({"abs", "bool", "dict", "float", "int", "len", "list", "max", "min", "set",
+                   "sorted", "str", "sum", "tuple", "type", "isinstance", "range"})  # fmt: skip
 _MAX_NODES = 200
 _REFLEXIVE_OPS = ast.Eq | ast.Is | ast.LtE | ast.GtE
 

@@ -8,10 +8,9 @@ from assayd_client.cli import parts
 from assayd_client.cli.app import COMMANDS
 
 
-@pytest.mark.parametrize(("daemon", "named"), [(object(), "'assayd[mcp]'"), (None, "'assayd-client[mcp]'")])
-def test_extra_is_that_of_the_distribution_that_is_installed(daemon: object, named: str) -> None:
-    said = parts.build_missing_library_error("mcp", "mcp", "mcp", find=lambda _: daemon).message
-    assert said == f"assay mcp needs the package `mcp`: pip install {named}"
+def test_missing_library_is_installed_by_its_own_name() -> None:
+    error = parts.build_missing_library_error("mcp", "mcp")
+    assert error.message == "assay mcp needs the package `mcp`: pip install mcp"
 
 
 @pytest.mark.parametrize(
