@@ -294,7 +294,7 @@ _SET_TIMEOUT_HINT = "Set a client timeout that is shorter than the unit's, and h
 def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
     """Return a judgement whose suggestions name the accesses that hung or failed in this run.
 
-    If there was no such access, a network exception's suggestion tells how to use the proxy.
+    Without such accesses, a network exception's suggestion tells how to use the proxy.
     """
     waited = _get_last(
         event

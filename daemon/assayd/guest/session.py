@@ -94,7 +94,7 @@ class GuestSession:
     def add_file(self, header: Header, body: bytes) -> None:
         """Store a new file, or append the next part of a file.
 
-        Raises: InvalidRequest, if the header is invalid, or if there is no file to append to.
+        Raises: InvalidRequest, if the header is invalid, or if the file to append to doesn't exist.
         """
         path = parse_path_header(header)
         if not get(header, "append", bool):

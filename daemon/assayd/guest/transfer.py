@@ -240,7 +240,7 @@ class MessageDecoder:
     def _get_changed_container(self, number: object, tag: object) -> object:
         """Return the container with the number in a change, after checking its type.
 
-        Raises: ValueError, if there is no such container of this type.
+        Raises: ValueError, if this container doesn't exist or has another type.
         """
         if type(number) is not int or number < 0 or _find_tag(self.objects[number], self._classes) != tag:
             raise ValueError("a change of an unknown container")

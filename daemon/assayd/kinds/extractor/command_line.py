@@ -19,8 +19,8 @@ RULES = frozenset({".yaml", ".yml"})
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
     """Return the payload for one file and its sample paths.
 
-    Raises: RequestError ``request.options``, if an option isn't accepted; ``request.sample_paths``, if there
-    are no sample paths.
+    Raises: RequestError ``request.options``, if an option isn't accepted; ``request.sample_paths``, if
+    sample paths are missing.
     """
     code = read_single_file(files, what="an extractor", also=RULES)
     if options.input is not None or options.extra:

@@ -203,7 +203,7 @@ def plan_extra_calls(
 ) -> ExtraCalls | None:
     """Return the additional calls, or None if the policy doesn't allow them or they can't find anything.
 
-    Under an allowlist, there are no additional calls, because the external effects of a call can't be undone.
+    Under an allowlist, return None, because the external effects of a call can't be undone.
     """
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return None

@@ -203,7 +203,7 @@ def _find_imported(node: ast.ImportFrom, where: _FileContext) -> Iterator[_Found
 def _find_class(name: str, where: _FileContext) -> tuple[ast.ClassDef, _FileContext] | None:
     """Return the class with a given name, which the file defines or imports from another file.
 
-    Return None if there is no such class in the module's files.
+    Return None if the module's files don't contain such a class.
     """
     for node in where.trees[where.file].body:
         if isinstance(node, ast.ClassDef) and node.name == name:

@@ -258,7 +258,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
     def plan_trial(
         self, payload: PreparedModule, policy: ExecutionPolicy, limits: Limits, result: RunResult
     ) -> RunSpec | None:
-        """Plan a run of the tests for each change to the adapter, or return None if there are no changes."""
+        """Plan a run of the tests for each change to the adapter, or return None without changes."""
         if not payload.mutants:
             return None
         spec = self.plan(payload, policy, limits)

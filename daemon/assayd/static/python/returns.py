@@ -275,7 +275,7 @@ def build_return_edit(
     """Return the edit that returns the last statement's value, or the variable that the statement assigns.
 
     Args:
-        last: the last statement; there is no edit if other code precedes it on its line.
+        last: the last statement; it isn't edited if other code precedes it on its line.
         text: the source; it must still compile after the edit.
         name: the variable that the statement assigns; None for an expression.
         budget: the characters that may still be compiled; without enough of them, the result is None.

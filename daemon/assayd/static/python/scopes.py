@@ -357,7 +357,7 @@ def is_variable(name: str) -> bool:
 def find_insertion_line(tree: ast.Module) -> int:
     """Return the line number for a new import, after the docstring and the ``__future__`` imports.
 
-    If there is no other code, this is the line after them.
+    If only they exist, this is the line after them.
     """
     for place, statement in enumerate(tree.body):
         docstring = (
