@@ -279,8 +279,8 @@ class Daemon:
                 tasks.create_task(server.serve(sockets=[listening]), name="api")
                 for server, listening in served
             ]
-            sweeping = tasks.create_task(self._parts.readiness.keep_sweeping(), name="sweep")
-            removing = tasks.create_task(self._parts.retention.keep_sweeping(), name="retention")
+            sweeping = tasks.create_task(self._parts.readiness.sweep_periodically(), name="sweep")
+            removing = tasks.create_task(self._parts.retention.sweep_periodically(), name="retention")
             preparing = tasks.create_task(self._prepare(), name="prepare")
             saying = tasks.create_task(self._notify_ready(), name="say-ready")
             looking = tasks.create_task(self._parts.acceptance.check_periodically(), name="acceptance")

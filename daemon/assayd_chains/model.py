@@ -439,7 +439,7 @@ class RepairTerms:
 
     @property
     def grants(self) -> bool:
-        """Return whether the terms contain a contribution of the user, which grants a full budget."""
+        """Return whether the user gave a hint or code or restarts; the repair then gets a full budget."""
         return self.hint is not None or self.code is not None or self.fresh
 
 

@@ -54,7 +54,7 @@ class ProviderPackage:
 
     def join(
         self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: IdSource
-    ) -> StoredChainParts:
+    ) -> StoredChainsFactory:
         """Build the components of the package that need only the database."""
         chosen = self._settings.repair
         limits = ChainLimits(
@@ -67,10 +67,10 @@ class ProviderPackage:
         requests = RepairRequests(
             store=store, providers=frozenset(self._providers), clock=clock, ids=ids, limits=limits
         )
-        return StoredChainParts(store, jobs, requests, self._providers, limits)
+        return StoredChainsFactory(store, jobs, requests, self._providers, limits)
 
 
-class StoredChainParts:
+class StoredChainsFactory:
     """The stored chains before any chain runs. Implements `wiring.wings.ChainParts`."""
 
     def __init__(

@@ -118,7 +118,7 @@ def draw_stacked_column_chart(
 
 
 def draw_item_grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
-    """Return a chart with one cell per item, with its verdict, tooltip and link (none if it is empty)."""
+    """Return a chart with one cell per item: verdict, tooltip, and a link unless its address is empty."""
     columns = width // CELL
     parts, count = [], 0
     for count, (verdict, said, href) in enumerate(cells, 1):

@@ -139,7 +139,7 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
     sessions = SessionStore()
     with open_listener(port) as listener:
         taken = listener.getsockname()[1]
-        links = LoginLinks(sessions, taken, link_file)
+        links = LoginLinkPublisher(sessions, taken, link_file)
         hosts = frozenset({f"{ADDRESS}:{taken}"})  # Never localhost, because ::1 may belong to another user.
         app = build_console(
             ConsoleDaemon(AsyncClient(daemon)),
@@ -166,7 +166,7 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
             links.forget()
 
 
-class LoginLinks:
+class LoginLinkPublisher:
     """The login link, which is printed and renewed on Enter, or written to a file and renewed after use."""
 
     def __init__(self, sessions: SessionStore, port: int, file: Path | None) -> None:

@@ -32,7 +32,7 @@ class WalkScope(Protocol):
         ...
 
     def use(self, token: Token) -> None:
-        """Record the use of a word to which a companion rule applies."""
+        """Record the use of a word that must be used together with another word."""
         ...
 
     def apply_parsing_word(self, token: Token) -> None:

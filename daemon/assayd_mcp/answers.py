@@ -190,7 +190,7 @@ class KindsAnswer(Answer):
 
 
 def escape_and_truncate(text: str, most: int) -> str:
-    """Escape and truncate untrusted text, and append the number of removed characters."""
+    """Truncate untrusted text to `most` characters, escape it, append the number of removed characters."""
     cut = text[:most]
     left = len(text) - len(cut)
     return plain(cut) + (f"… ({left} more characters)" if left else "")

@@ -481,9 +481,9 @@ class VerdictRecorder:
                 return recorded or attempt
 
     async def _remove_superseded(self, attempt: Attempt) -> None:
-        """Remove the bundle of a run that was lost later, if there is one.
+        """Remove the bundle of the attempt's earlier run, if that run was lost and repeated.
 
-        A later sweep removes any remaining files.
+        If this fails, a later sweep removes the files.
         """
         earlier = find_replaced_location(attempt.bundle) if attempt.bundle else None
         if earlier is not None:

@@ -235,7 +235,7 @@ class Readiness(Protocol):
         """Restore readiness whenever it is lost."""
         ...
 
-    async def keep_sweeping(self) -> None:
+    async def sweep_periodically(self) -> None:
         """Remove leftovers periodically."""
         ...
 

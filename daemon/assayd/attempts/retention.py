@@ -119,7 +119,7 @@ class Retention:
         does.
         """
 
-    async def keep_sweeping(self) -> NoReturn:
+    async def sweep_periodically(self) -> NoReturn:
         """Sweep periodically, and when disk space is short, until cancelled. Retry after store errors."""
         due = 0.0
         while True:

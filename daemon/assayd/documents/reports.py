@@ -328,13 +328,13 @@ def _iter_members(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
 def _render_tagged(tagged: dict[str, JsonValue]) -> list[str] | None:
     held, kind = tagged.get("value"), tagged["$py"]
     if kind == "dataframe" and isinstance(held, dict):
-        return _render_frame(held)
+        return _render_dataframe(held)
     if kind == "series" and isinstance(held, dict):
         return _render_series(held, _render_cell(tagged.get("type")))
     return _render_array(held, _render_cell(tagged.get("type"))) if kind == "ndarray" else None
 
 
-def _render_frame(held: dict[str, JsonValue]) -> list[str] | None:
+def _render_dataframe(held: dict[str, JsonValue]) -> list[str] | None:
     columns, index, rows = held.get("columns"), held.get("index"), held.get("rows")
     if not isinstance(columns, list) or not isinstance(index, list) or not isinstance(rows, list):
         return None

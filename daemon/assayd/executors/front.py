@@ -513,9 +513,9 @@ class ExecutorReadiness:
         """Keep the daemon's sandbox ready; executors do the same with theirs."""
         await self._local.keep_ready()
 
-    async def keep_sweeping(self) -> None:
+    async def sweep_periodically(self) -> None:
         """Remove leftover containers of the daemon, and of executors that a former setting started."""
-        await self._local.keep_sweeping()
+        await self._local.sweep_periodically()
 
     def image_problem(self, name: str) -> str:
         """Return the reason why an image can't be used, or "" if no reason is known."""

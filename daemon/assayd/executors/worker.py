@@ -191,7 +191,11 @@ class ExecutorWorker:
         async with AsyncExitStack() as stack:
             self._parts = await self._build(self, start, stack)
             async with open_task_group() as tasks:
-                background = (self._stay_ready(), self._parts.readiness.keep_sweeping(), self._send_status())
+                background = (
+                    self._stay_ready(),
+                    self._parts.readiness.sweep_periodically(),
+                    self._send_status(),
+                )
                 working = [tasks.create_task(work) for work in background]
                 await self._over.wait()
                 for task in working:

@@ -142,7 +142,7 @@ def _suggest_slice_fix(name: str, bounds: ast.Slice, names: int) -> str | None:
 
 
 def _suggest_operand_fix(tree: ast.Module, values: Mapping[str, str]) -> str | None:
-    """Return the fix if exactly one operand is a string that contains a number, otherwise None."""
+    """Return the fix if exactly one operand is a string and the string is a number, otherwise None."""
     strings = {
         ast.unparse(node): found
         for node in _iter_operands(tree)

@@ -30,7 +30,7 @@ _TIME_LIMIT_S = 10.0
 _MAX_PIECE_BYTES = 2**18
 
 
-class OutputPiece(Value):
+class OutputChunk(Value):
     """A part of an output file. `truncated` is True if the whole file didn't fit."""
 
     path: str
@@ -72,7 +72,7 @@ class OutputCollector:
         self._reason_chars_left = _MAX_REASON_CHARS
         self._end = time.monotonic() + _TIME_LIMIT_S
 
-    def collect(self) -> Iterator[OutputPiece]:
+    def collect(self) -> Iterator[OutputChunk]:
         """Yield the files that match, sorted by name, piece by piece.
 
         Files that can't be collected are listed, with the reason, in `dropped`.
@@ -81,7 +81,7 @@ class OutputCollector:
             os.fchmod(self._root, 0o700)
             yield from self._walk(os.dup(self._root), "", 0)
 
-    def _walk(self, folder: int, prefix: str, depth: int) -> Iterator[OutputPiece]:
+    def _walk(self, folder: int, prefix: str, depth: int) -> Iterator[OutputChunk]:
         """Yield the outputs in one directory, and close its descriptor."""
         try:
             for name in sorted(os.listdir(folder)):
@@ -91,7 +91,7 @@ class OutputCollector:
         finally:
             os.close(folder)
 
-    def _collect_entry(self, folder: int, name: str, path: str, depth: int) -> Iterator[OutputPiece]:
+    def _collect_entry(self, folder: int, name: str, path: str, depth: int) -> Iterator[OutputChunk]:
         mode = os.lstat(name, dir_fd=folder).st_mode
         if stat.S_ISDIR(mode):
             if depth >= _MAX_FOLDER_DEPTH:
@@ -128,7 +128,7 @@ class OutputCollector:
             return "is one file too many"
         return None
 
-    def _read_pieces(self, folder: int, name: str, path: str) -> Iterator[OutputPiece]:
+    def _read_pieces(self, folder: int, name: str, path: str) -> Iterator[OutputChunk]:
         """Yield a file in pieces.
 
         Truncate it if it exceeds the remaining number of bytes, even if it is sparse.
@@ -141,7 +141,7 @@ class OutputCollector:
             self._bytes_left -= wanted
             for start in range(0, max(wanted, 1), _MAX_PIECE_BYTES):
                 content = stream.read(min(wanted - start, _MAX_PIECE_BYTES))
-                yield OutputPiece(path=path, content=content, append=start > 0, truncated=wanted < size)
+                yield OutputChunk(path=path, content=content, append=start > 0, truncated=wanted < size)
 
     def _can_continue(self, prefix: str) -> bool:
         self._entries_left -= 1

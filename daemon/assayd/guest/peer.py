@@ -142,11 +142,11 @@ class Peer:
 
     def answer(self, asked: object) -> None:
         """Perform a request of the peer. Raises: InvalidPeerMessageError, PeerExitedError."""
-        operation, number, name, given, nodes = _require_parts(asked, 5)
+        operation, number, name, given, nodes = _require_list_of_length(asked, 5)
         incoming = MessageDecoder(self._from_handle, self.classes)
         try:
             incoming.add(_require_list(nodes))
-            args, kwargs = (incoming.value(form) for form in _require_parts(given, 2))
+            args, kwargs = (incoming.value(form) for form in _require_list_of_length(given, 2))
         except TransferError as problem:
             raise InvalidPeerMessageError(str(problem)) from None
         if type(args) is not list or type(kwargs) is not dict or not _is_index(number, self.kept):
@@ -262,7 +262,7 @@ class Peer:
     def _read_result(self, kind: str, answer: object, objects: list[object]) -> object:
         if kind != "answer":
             raise InvalidPeerMessageError(f"a message {kind[:20]!r} in the place of an answer")
-        form, nodes, changes, raised = _require_parts(answer, 4)
+        form, nodes, changes, raised = _require_list_of_length(answer, 4)
         incoming = MessageDecoder(self._from_handle, self.classes, objects)
         try:
             incoming.add(_require_list(nodes))
@@ -287,7 +287,7 @@ def _check_depth(deep: int) -> None:
         raise RecursionError("calls between tests and solution are nested too deeply")
 
 
-def _require_parts(content: object, count: int) -> list[object]:
+def _require_list_of_length(content: object, count: int) -> list[object]:
     if type(content) is not list or len(content) != count:
         raise InvalidPeerMessageError("a message of another form")
     return content

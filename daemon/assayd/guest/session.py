@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .apart import SolutionForkServer, SolutionPipes
     from .frames import Header
-    from .outputs import OutputPiece
+    from .outputs import OutputChunk
     from .programs import UnitProgram
     from .relay import GuestRelay
     from .requests import BeginFrame, UnitRequest
@@ -200,7 +200,7 @@ class GuestSession:
         limits = self._attempt.limits
         for number, part in enumerate(() if database is None else split_into_bodies(database)):
             self._send_output_piece(
-                self._outputs.OutputPiece(path=RESULT, content=part, append=number > 0, truncated=False)
+                self._outputs.OutputChunk(path=RESULT, content=part, append=number > 0, truncated=False)
             )
         collector = self._outputs.OutputCollector(
             self._around.work.descriptor,
@@ -214,7 +214,7 @@ class GuestSession:
         dropped: list[str] = collector.dropped
         return dropped
 
-    def _send_output_piece(self, piece: OutputPiece) -> None:
+    def _send_output_piece(self, piece: OutputChunk) -> None:
         header: Header = {"type": "collected", "path": piece.path}
         header |= {"append": piece.append, "truncated": piece.truncated}
         self._around.send(header, piece.content)

@@ -246,7 +246,7 @@ class RunningUnit:
         self._report_clock()
         if self._child is not None:
             gone = self._separation is not None or self._around.processes.has_no_processes()
-            return gone or late or self._streams.exceeded is not None or self._has_lingered()
+            return gone or late or self._streams.exceeded is not None or self._is_grace_period_over()
         if late:
             self._end = "deadline"
         return late or self._streams.exceeded is not None
@@ -277,7 +277,7 @@ class RunningUnit:
         starved_s = self._clock.starved_s - self._starved_by_then_s
         return self._ended_at + min(_LINGER_S + starved_s, _MAX_LINGER_S)
 
-    def _has_lingered(self) -> bool:
+    def _is_grace_period_over(self) -> bool:
         """Return whether the grace period of the child's remaining processes is over."""
         if time.monotonic() < self._linger_deadline_at():
             return False

@@ -140,7 +140,7 @@ def build_form(value: object) -> ValueForm | None:
     if (found := build_array_form(value)) is not None:
         tag, inner, of = found
         return ValueForm(tag, inner, kind, of=of, nested=True)
-    for base, tag, write in _TYPE_WRITERS:
+    for base, tag, write in _TYPE_ENCODERS:
         if issubclass(kind, base):
             return ValueForm(tag, write(value), base)
     for module, name, tag, read in _LAZY_WRITERS:
@@ -207,7 +207,7 @@ def _path_text(value: object) -> str:
 
 
 # A datetime is a date, so it comes first.
-_TYPE_WRITERS: tuple[tuple[type, str, Callable[..., object]], ...] = (
+_TYPE_ENCODERS: tuple[tuple[type, str, Callable[..., object]], ...] = (
     (bytes, "bytes", _base64),
     (bytearray, "bytes", _base64),
     (datetime, "datetime", datetime.isoformat),

@@ -491,7 +491,7 @@ class Reaper:
         self._on_gone(_format_container_name(container))
         return True
 
-    async def keep_sweeping(self) -> None:
+    async def sweep_periodically(self) -> None:
         """Sweep periodically until cancellation. If the engine is down, retry after the next interval."""
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)

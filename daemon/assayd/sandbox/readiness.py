@@ -106,9 +106,9 @@ class ReadinessSupervisor:
             self.sandbox.usable.clear()
             await self.prepare()
 
-    async def keep_sweeping(self) -> None:
+    async def sweep_periodically(self) -> None:
         """Remove leftover containers periodically, until cancellation."""
-        await self.reaper.keep_sweeping()
+        await self.reaper.sweep_periodically()
 
     def image_problem(self, name: str) -> str:
         """Return the reason why an image can't be used, or "" if no reason is known."""

@@ -282,7 +282,7 @@ class ClusterReadiness:
         self.problem = "" if usable else _explain_idle_nodes(self.census)
         self.changed.wake_all()
 
-    async def keep_sweeping(self) -> None:
+    async def sweep_periodically(self) -> None:
         """Do nothing, because nodes remove their own leftovers."""
 
     def image_problem(self, name: str) -> str:

@@ -400,7 +400,7 @@ def _apply_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: 
 
 
 def _sanitize_text(text: str, most: int) -> str:
-    """Return the beginning of a string, without characters that PostgreSQL rejects."""
+    """Return the first `most` characters, with U+FFFD for each NUL, which PostgreSQL rejects."""
     return text[:most].replace("\0", "\ufffd")
 
 

@@ -206,7 +206,7 @@ def _count_republished(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
     metrics.republished.inc()
 
 
-def _count_taken_back(queue: QueueMonitor, metrics: ClusterMetrics, reason: str) -> None:
+def _count_reclaimed_run(queue: QueueMonitor, metrics: ClusterMetrics, reason: str) -> None:
     queue.record_taken_back_run()
     metrics.taken_back.labels(reason).inc()
 
@@ -268,7 +268,7 @@ class _ClusterBuilder:
             cancels=cancels,
             queue_is_empty=lambda: queue.is_empty,
             on_republished=partial(_count_republished, queue, metrics),
-            on_taken_back=partial(_count_taken_back, queue, metrics),
+            on_taken_back=partial(_count_reclaimed_run, queue, metrics),
         )
         await stack.enter_async_context(remote.running())
         others = OtherGatewayAttempts(basics.jobs, basics.hub, dispatches)

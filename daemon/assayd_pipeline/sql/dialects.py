@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from assayd_pipeline.sql.one_token import find_single_change
+from assayd_pipeline.sql.one_token import find_one_token_fix
 from assayd_pipeline.sql.preparer import StatementPreparer
 
 MOST_CHARS = 10_000
@@ -107,7 +107,7 @@ def explain_rejected(statement: str, tables: StatementPreparer | None) -> Explai
         )
     if tables is None:
         return None
-    change = find_single_change(statement, tables)
+    change = find_one_token_fix(statement, tables)
     if change is not None:
         return ExplainedConstruct(
             start=change.start, written=change.message, of="", hint=change.hint, new=change.new, said=True

@@ -353,7 +353,7 @@ def _parse_failure_finding(
 
 
 def _check_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
-    """Yield the faults of a statement's words and then of its tree.
+    """Yield the faults of a statement's tokens or, if they have none, of its syntax tree.
 
     Raises: UnparsableStatement, if the statement can't be parsed.
     """

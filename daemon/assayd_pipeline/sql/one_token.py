@@ -78,7 +78,7 @@ class TokenChange:
     new: str
 
 
-def find_single_change(statement: str, tables: StatementPreparer) -> TokenChange | None:
+def find_one_token_fix(statement: str, tables: StatementPreparer) -> TokenChange | None:
     """Return the most likely single change that lets SQLite prepare a statement, or None if none is found."""
     complaint = tables.find_error(statement)
     named = _NEAR.search(complaint or "")

@@ -512,9 +512,9 @@ class LauncherProcess:
         self._control.forget(name)
 
     def close(self) -> None:
-        """End the launcher together with all of its remaining containers.
+        """Disconnect from the launcher, which then ends its containers and exits.
 
-        Kill it if it doesn't exit within 10 s.
+        If it doesn't exit within 10 s, kill it; the reaper then removes the remaining containers.
         """
         self._control.disconnect()
         try:

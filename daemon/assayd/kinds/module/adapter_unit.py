@@ -160,10 +160,10 @@ def _compare_class(file: str, record: BoundNames, contract: AdapterContract) -> 
     for one in own:
         methods = one.get("methods")
         forms = methods if isinstance(methods, dict) else {}
-        yield from _judge_methods(file, str(one.get("name")), forms, contract.methods)
+        yield from _check_required_methods(file, str(one.get("name")), forms, contract.methods)
 
 
-def _judge_methods(
+def _check_required_methods(
     file: str, name: str, forms: Mapping[str, object], wanted: Sequence[str]
 ) -> Iterator[Finding]:
     for method in wanted:

@@ -121,12 +121,12 @@ def _check_classes(text: str, tree: ScopedTree, contract: AdapterContract) -> It
             one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
         }
         for method in methods.values():
-            if method.name not in contract.methods and _is_property(method) and _has_no_parameters(method):
+            if method.name not in contract.methods and _is_property(method) and _lacks_self_parameter(method):
                 yield _build_no_self_finding(node, method, text)
         for name in contract.methods:
             if name not in methods:
                 yield _build_missing_method_finding(node, name, list(methods), text)
-            elif _has_no_parameters(methods[name]):
+            elif _lacks_self_parameter(methods[name]):
                 yield _build_no_self_finding(node, methods[name], text)
 
 
@@ -237,7 +237,7 @@ def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any((one.id if isinstance(one, ast.Name) else one) in _PROPERTIES for one in names)
 
 
-def _has_no_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _lacks_self_parameter(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     spec = node.args
     bare = not (spec.posonlyargs or spec.args or spec.vararg)
     static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in node.decorator_list)

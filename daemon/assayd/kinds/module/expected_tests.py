@@ -80,7 +80,7 @@ class _FoundTest:
 
 def find_expected_tests(file: str, trees: Trees) -> ExpectedTests:
     """Return the tests of a file, including names imported from the module's other files."""
-    found = list(_find_in_block(trees[file].body, _FileContext(file=file, trees=trees), certain=True))
+    found = list(_find_tests_in_block(trees[file].body, _FileContext(file=file, trees=trees), certain=True))
     certain = dict.fromkeys(one.name for one in found if one.certain)
     possible = dict.fromkeys(one.name for one in found if not one.certain and one.name not in certain)
     return ExpectedTests(certain=tuple(certain), possible=tuple(possible))
@@ -123,7 +123,9 @@ class _FileContext:
         return _FileContext(file=file, trees=self.trees, seen=(*self.seen, self.file))
 
 
-def _find_in_block(body: Sequence[ast.stmt], where: _FileContext, *, certain: bool) -> Iterator[_FoundTest]:
+def _find_tests_in_block(
+    body: Sequence[ast.stmt], where: _FileContext, *, certain: bool
+) -> Iterator[_FoundTest]:
     """Yield the tests that top-level statements of a file define."""
     for node in body:
         match node:
@@ -138,7 +140,7 @@ def _find_in_block(body: Sequence[ast.stmt], where: _FileContext, *, certain: bo
                 yield from (_FoundTest(name, certain=False) for name in names if _is_test_name(name))
             case _:
                 for block in _iter_conditional_blocks(node):
-                    yield from _find_in_block(block, where, certain=False)
+                    yield from _find_tests_in_block(block, where, certain=False)
 
 
 def _find_in_function(node: Definition, prefix: str, certain: bool) -> Iterator[_FoundTest]:
@@ -192,7 +194,7 @@ def _find_imported(node: ast.ImportFrom, where: _FileContext) -> Iterator[_Found
     file = _find_imported_file(node, where)
     if file is None:
         return
-    found = _find_in_block(where.trees[file].body, where.enter_file(file), certain=False)
+    found = _find_tests_in_block(where.trees[file].body, where.enter_file(file), certain=False)
     wanted = {alias.name: alias.asname or alias.name for alias in node.names}
     for one in found:
         first, colons, rest = one.name.partition("::")

@@ -109,7 +109,7 @@ class _FileNames:
         return None
 
     def find_forbidden_module(self, names: Iterable[str]) -> str | None:
-        """Return one of the names that is a module with forbidden attributes, or None."""
+        """Return the last part of a name, if a module with forbidden attributes is called that, or None."""
         prefixes = {entry.rpartition(".")[0] for entry in self.forbidden} - {""}
         lasts = (name.rpartition(".")[2] for name in sorted(names))
         return next((name for name in lasts if name in prefixes), None)

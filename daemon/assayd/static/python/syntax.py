@@ -88,7 +88,7 @@ def explain_misspelling(error: SyntaxError, text: str) -> _Explanation | None:
     line = get_line(text, error.lineno)
     if line is None or error.lineno is None:
         return None
-    if (raised := _explain_old_raise(line, error.lineno, text)) is not None:
+    if (raised := _explain_python2_raise(line, error.lineno, text)) is not None:
         return raised
     left = MAX_TRIED_CHARS // max(len(text), 1)
     words = list(islice(_iter_keyword_candidates(line, error.lineno, text), left + 1))
@@ -130,7 +130,7 @@ class _KeywordCandidate:
         )
 
 
-def _explain_old_raise(line: str, number: int, text: str) -> _Explanation | None:
+def _explain_python2_raise(line: str, number: int, text: str) -> _Explanation | None:
     """Return the Python 3 form of a Python 2 statement such as ``raise ValueError, "no name"``.
 
     Return None for other lines, or if the text doesn't compile with the new line.

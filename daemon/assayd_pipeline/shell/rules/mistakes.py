@@ -80,7 +80,7 @@ def check_mistakes(script: ParsedScript) -> None:
             case "WordIter":
                 _check_items(script, node)
             case "IfClause" | "WhileClause":
-                _check_condition(script, node)
+                _check_assignment_in_condition(script, node)
 
 
 def _check_length(script: ParsedScript, node: ScriptNode, arrays: Collection[str]) -> None:
@@ -300,7 +300,7 @@ def _check_items(script: ParsedScript, node: ScriptNode) -> None:
         )
 
 
-def _check_condition(script: ParsedScript, node: ScriptNode) -> None:
+def _check_assignment_in_condition(script: ParsedScript, node: ScriptNode) -> None:
     """Check for ``if (( n = 3 ))``: the condition assigns."""
     for statement in node.nodes("Cond"):
         command = statement.node("Cmd")

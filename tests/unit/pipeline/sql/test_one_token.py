@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_pipeline.sql.one_token import find_single_change
+from assayd_pipeline.sql.one_token import find_one_token_fix
 from assayd_pipeline.sql.preparer import TableSources
 from assayd_pipeline.worker import SqlitePreparer
 
@@ -54,7 +54,7 @@ def tables() -> SqlitePreparer:
 def test_change_makes_the_statement_readable(
     tables: SqlitePreparer, statement: str, new: str, hint: str
 ) -> None:
-    change = find_single_change(statement, tables)
+    change = find_one_token_fix(statement, tables)
     assert change is not None
     assert change.new == new
     assert hint in change.hint
@@ -73,7 +73,7 @@ def test_change_makes_the_statement_readable(
     ],
 )
 def test_statement_that_one_change_does_not_mend_has_none(tables: SqlitePreparer, statement: str) -> None:
-    change = find_single_change(statement, tables)
+    change = find_one_token_fix(statement, tables)
     assert change is None or "`WHERE`" in change.hint
 
 
@@ -86,5 +86,5 @@ def test_few_statements_are_prepared(tables: SqlitePreparer, monkeypatch: pytest
         return complaint(statement)
 
     monkeypatch.setattr(tables, "find_error", counted)
-    find_single_change("SELECT " + "( a " * 100, tables)
+    find_one_token_fix("SELECT " + "( a " * 100, tables)
     assert len(prepared) <= 260
