@@ -73,7 +73,7 @@ class DocumentVerb(Verb[P, T]):
     @overload
     def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Document]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
-        """Return the verb as a method of the client that returns a document."""
+        """Return a client method that sends the request and returns the response as a document."""
         return self._bind_method(client, owner)
 
 

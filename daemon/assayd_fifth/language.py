@@ -371,7 +371,7 @@ def read_language(
 
 
 class _WordBuilder:
-    """A builder of words from the entries of the data files."""
+    """Builds the `FifthWord` of each entry of the data files, with its stack effect and its rule."""
 
     def __init__(self, about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: FifthRules) -> None:
         self._about, self._rules = about, rules

@@ -83,7 +83,7 @@ def examine(
 
 
 def _prepare_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -> BaseModel:
-    """Prepare the payload with a trial, or without one if that fails: a trial never affects the verdict."""
+    """Return the payload with the data for `plan_trial`, or unchanged if preparing them fails."""
     try:
         prepared: BaseModel = validator.prepare_trial(ready, policy)
     except Exception:  # noqa: BLE001 - printed to the daemon's standard error

@@ -227,7 +227,7 @@ NODE_CHECK_INTERVAL_S = 1.0
 
 
 class ClusterReadiness:
-    """An implementation of `attempts.execution.Readiness` that uses the states reported by nodes."""
+    """Determines from the reports of nodes whether the cluster can run attempts."""
 
     def __init__(
         self,

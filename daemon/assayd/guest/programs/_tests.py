@@ -382,7 +382,7 @@ def _iter_registered(session: Any) -> Iterator[tuple[str, object]]:
 
 
 def _iter_item_parts(item: Any, name: str | None) -> Iterator[tuple[str, object]]:
-    """Yield the objects that are needed to run a test: its function, and the nodes to which it belongs."""
+    """Yield what pytest uses to run a test, with descriptions: its function, nodes and attributes."""
     own = getattr(item, "__dict__", {}).get("_obj")
     yield f"the function of {name}", own.__func__ if type(own) is MethodType else own
     for node in item.listchain():

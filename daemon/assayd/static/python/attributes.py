@@ -293,7 +293,7 @@ def _is_getattr_argument(view: SecurityView, site: NodeSite) -> bool:
 
 
 def _is_super_call(view: SecurityView, node: ast.Attribute, site: NodeSite) -> bool:
-    """Return whether a call is ``super().__setattr__(…)`` in a class that overrides attribute access."""
+    """Return whether an attribute is called as in ``super().__setattr__(…)``, which sets attributes."""
     match node:
         case ast.Attribute(value=ast.Call(func=func, args=[], keywords=[]), attr=attr):
             called = isinstance(site.parent, ast.Call) and site.parent.func is node
