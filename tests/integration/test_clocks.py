@@ -128,8 +128,8 @@ async def test_starved_program_gets_the_processor_time_that_it_was_promised(engi
 
 
 async def test_starved_program_ends_at_three_times_its_limit_and_is_told_why(engine: DockerEngine) -> None:
-    # A tenth: three times the limit is then far from the half of it that would have ended it elsewhere, too.
-    unit = await unit_of(engine, WORK, 30, replace(LIMITS, cpus=0.1))
+    # A twentieth: three times the limit is then far from the half that would have ended it elsewhere, too.
+    unit = await unit_of(engine, WORK, 30, replace(LIMITS, cpus=0.05))
     assert unit.outcome.cause is Cause.TIMEOUT
     assert unit.usage.wall_s >= MAX_S * LIMITS.unit_timeout_s
     finding = build_timeout_finding(unit, "It")

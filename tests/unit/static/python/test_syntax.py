@@ -260,7 +260,7 @@ def test_long_source_is_explained_in_little_time(mistake: str, lines: int) -> No
     began = time.process_time()
     syntax.explain_syntax_error(caught.value, text)
 
-    assert time.process_time() - began < 1.0 * SLOWER_BY
+    assert time.process_time() - began < 3.0 * SLOWER_BY
 
 
 @pytest.mark.slow
